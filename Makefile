@@ -1,0 +1,70 @@
+# `make demo` and `make test` set up all they need in .venv; everything else here is convenience.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# The first interpreter that is new enough; `make PYTHON=... ` chooses another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+# Processes that share the test run; 0 runs the tests in one.
+WORKERS ?= 2
+# Examples that each property gets under `make fuzz`, and what to pass on to pytest.
+EXAMPLES ?= 2000
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.PHONY: help demo test lint format test-faults fuzz debian clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV) || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
+
+# What is installed is remembered in stamps, so only a changed pyproject.toml installs again.
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable '.[dev]'
+	@touch $(VENV)/.core $@
+
+demo: $(VENV)/.core ## make a sample array, repartition it, verify it, and print the report
+	$(BIN)/reblock demo
+
+# The summary of pytest stays the last line.
+test: $(VENV)/.dev debian lint ## check style, types and layers, and run all tests with coverage
+	$(BIN)/pytest --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+lint: $(VENV)/.dev ## check style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## mend style where that can be done by a program
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test-faults: $(VENV)/.dev debian ## run only the tests that kill runs and make calls fail
+	$(BIN)/pytest -m faults $(ARGS)
+
+fuzz: $(VENV)/.dev ## run the property tests with many more examples (EXAMPLES=2000)
+	REBLOCK_EXAMPLES=$(EXAMPLES) $(BIN)/pytest --numprocesses=$(WORKERS) -m 'not faults' --timeout=0 $(ARGS)
+
+debian: ## install the Debian packages that tests use, where that is possible
+	@scripts/debian-packages
+
+clean: ## remove everything that these commands made
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

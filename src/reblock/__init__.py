@@ -1,0 +1,66 @@
+"""Repartition large N-D arrays on disk and in object stores under a hard memory budget.
+
+This module is the public face and nothing else: names are looked up in `reblock.api` and `reblock.errors`
+when they are first used, so that importing the package loads neither numpy nor any storage library. Nothing
+inside the package imports it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reblock.api import info, open, plan, repartition, run, verify
+    from reblock.errors import (
+        ChangedError,
+        CorruptError,
+        DiskError,
+        ExternalError,
+        FormatError,
+        InfeasibleError,
+        ReblockError,
+        Refused,
+        StorageError,
+        TargetExistsError,
+        UsageError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ChangedError",
+    "CorruptError",
+    "DiskError",
+    "ExternalError",
+    "FormatError",
+    "InfeasibleError",
+    "ReblockError",
+    "Refused",
+    "StorageError",
+    "TargetExistsError",
+    "UsageError",
+    "__version__",
+    "info",
+    "open",
+    "plan",
+    "repartition",
+    "run",
+    "verify",
+]
+
+_API = frozenset({"info", "open", "plan", "repartition", "run", "verify"})
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used, and keep it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(f"{__name__}.api" if name in _API else f"{__name__}.errors")
+    value: object = getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

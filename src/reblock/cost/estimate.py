@@ -1,0 +1,114 @@
+"""The whole price of a plan: counts, bytes, memory, seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from reblock.cost.memory import buffer_bytes, flight_bytes, held_elements
+from reblock.cost.seeks import traffic
+from reblock.model import Cost, Device, Layout, Pass, Plan, Problem, Traffic
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A pass, priced."""
+
+    source: Traffic
+    """What it does to the layout it reads."""
+    target: Traffic
+    """What it does to the layout it writes."""
+    held_bytes: int
+    """Most bytes of elements held."""
+    buffer_bytes: int
+    """Most bytes of write buffers."""
+    flight_bytes: int
+    """Bytes of units in flight at the plan's depth."""
+    seconds: float
+    """Time on the devices."""
+
+
+def estimate_pass(
+    sweep: Pass, source: Layout, target: Layout, depth: int, devices: tuple[Device, Device]
+) -> Sweep:
+    """Price one pass between two layouts on two devices."""
+    reads = traffic(sweep.reads, source, sweep.read_access)
+    writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
+    return Sweep(
+        reads,
+        writes,
+        held_elements(sweep) * target.itemsize,
+        buffer_bytes(sweep, target),
+        depth * flight_bytes(sweep, source, target),
+        _seconds(reads, writes, source, target, devices),
+    )
+
+
+def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
+    """Price every pass of a plan."""
+    sides = plan.sides(problem.source, problem.target)
+    target_device = problem.target_device or problem.device
+    scratch_device = problem.scratch_device or target_device
+    devices = [problem.device, *(scratch_device for _ in plan.scratch), target_device]
+    return [
+        estimate_pass(sweep, source, target, plan.depth, (devices[k], devices[k + 1]))
+        for k, (sweep, source, target) in enumerate(sides)
+    ]
+
+
+def estimate(plan: Plan, problem: Problem) -> Cost:
+    """Price a plan."""
+    return total(estimate_passes(plan, problem), plan, problem)
+
+
+def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
+    """Sum up priced passes."""
+    sides = [side for sweep in sweeps for side in (sweep.source, sweep.target)]
+    first = sweeps[0].source.bytes if sweeps else 0
+    logical = prod(problem.shape) * problem.source.itemsize
+    return Cost(
+        opens=sum(side.opens for side in sides),
+        seeks=sum(side.seeks for side in sides),
+        runs=sum(side.runs for side in sides),
+        bytes_read=sum(sweep.source.bytes for sweep in sweeps),
+        bytes_written=sum(sweep.target.bytes for sweep in sweeps),
+        read_amplification=first / logical if logical else 1.0,
+        scratch_bytes=_scratch_bytes(plan),
+        peak_bytes=max((sweep.buffer_bytes + sweep.flight_bytes for sweep in sweeps), default=0),
+        held_bytes=max((sweep.held_bytes for sweep in sweeps), default=0),
+        seconds=sum(sweep.seconds for sweep in sweeps),
+    )
+
+
+def _scratch_bytes(plan: Plan) -> int:
+    """Intermediate arrays that exist at the same time: the one that is read and the one that is written."""
+    volume = prod(plan.passes[0].tasks.largest) if plan.interleaved else prod(plan.shape)
+    sizes = [volume * layout.itemsize for layout in plan.scratch]
+    return max((a + b for a, b in zip([0, *sizes], [*sizes, 0], strict=True)), default=0)
+
+
+def _seconds(reads: Traffic, writes: Traffic, source: Layout, target: Layout, devices: tuple[Device, Device]) -> float:
+    """Reads and writes take turns on one device and overlap on two; the cores work beside them."""
+    from_device, to_device = devices
+    reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second)
+    writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second)
+    writing += target.objects.count * to_device.create_seconds / to_device.depth
+    moved = reading + writing if from_device == to_device else max(reading, writing)
+    working = max(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
+    working += reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
+    working += writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
+    return max(moved, working)
+
+
+def moving_seconds(side: Traffic, device: Device, rate: float) -> float:
+    """Time that one side's opens, jumps and bytes take."""
+    jumps = side.seeks - side.opens
+    waits = side.opens * (device.open_seconds + device.far_seek_seconds) + jumps * device.seek_seconds
+    return side.bytes / rate + waits / device.depth
+
+
+def _rate(rates: dict[str, float], codec: str) -> float:
+    if not codec:
+        return float("inf")
+    known = [rates[name] for name in rates if name in codec]
+    return min(known) if known else rates.get("default", float("inf"))

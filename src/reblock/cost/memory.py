@@ -1,0 +1,195 @@
+"""The exact peak of memory, by recursion over the axes of a sweep.
+
+What is held at step p of a sweep is *read so far − written so far*. Both are prefix counts in lexicographic
+order, so for axis d and its read block p let r(p) be the block's length, w(p) the length of the write blocks
+that p completes, R(p) and W(p) their sums before p, and V the volume of the axes inside d. Then ::
+
+    peak_d(α, β) = max over p of (α·R(p) − β·W(p))·V + peak_{d+1}(α·r(p), β·w(p))
+    innermost      max over p of (α·R(p) − β·W(p)) + α·r(p)
+    answer         peak_0(1, 1)
+
+      R  ├───────┼───────┼───────┤        at the second read block: R = 8, r = 8,
+      W  ├───────────┼───────────┤        W = 0 before it, w = 12 completed by it
+
+Only distinct pairs (r, w) recurse, and of the positions that share a pair only the corners of their hull can
+be the maximum. Along an axis that repeats, the terms are linear in the number of periods, so the first and
+the last period are enough. With a task grid the peak is the largest over the classes of tasks.
+
+What the engine allocates follows the same recursion with r(p) = the length of write blocks first touched at p:
+it keeps one buffer per write box, from its first element to its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import lcm, prod
+
+import numpy as np
+
+from reblock.errors import Refused
+from reblock.geometry import Axis
+from reblock.geometry.axis import Ints
+from reblock.model import Access, Layout, Pass
+
+#: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
+MANY_CLASSES = 4096
+
+#: Raw objects are read in pieces of at most this many bytes.
+PIECE_BYTES = 4 << 20
+
+Points = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One axis of one class of tasks: how much each read block brings in and completes."""
+
+    volume: int
+    """Length of the axis in the task."""
+    groups: tuple[tuple[int, int, Points], ...]
+    """For each distinct (r, w): the pairs (R, W) before its read blocks that can be the maximum."""
+    ends: Points
+    """Pairs (R + r, W) that can be the maximum where this axis is the innermost."""
+
+
+def held_elements(sweep: Pass) -> int:
+    """Most elements read and not yet written at any step (the papers' count)."""
+    return _peak(sweep, allocated=False, padded=None)
+
+
+def buffer_elements(sweep: Pass, target: Layout) -> int:
+    """Most elements in write buffers at any step."""
+    padded = target if sweep.write_access is Access.UNITS else None
+    return _peak(sweep, allocated=True, padded=padded)
+
+
+def buffer_bytes(sweep: Pass, target: Layout) -> int:
+    """Most bytes of write buffers at any step."""
+    return buffer_elements(sweep, target) * target.itemsize
+
+
+def _peak(sweep: Pass, *, allocated: bool, padded: Layout | None) -> int:
+    classes = []
+    for axis in sweep.order:
+        trail = padded.objects.axes[axis].trail if padded else 0
+        classes.append(
+            _classes(sweep.reads.axes[axis], sweep.writes.axes[axis], sweep.tasks.axes[axis], trail, allocated=allocated)
+        )
+    if not all(classes):
+        return 0
+    if prod(map(len, classes)) > MANY_CLASSES:
+        raise Refused(f"tasks of more than {MANY_CLASSES:,} different kinds: cut tasks where read and write grids meet")
+    return max(_sweep_peak(combination) for combination in product(*classes)) if classes else 1
+
+
+def _sweep_peak(axes: Sequence[Steps]) -> int:
+    """The recursion, for one class of tasks."""
+    volumes = [prod(axis.volume for axis in axes[place + 1 :]) for place in range(len(axes))]
+    known: dict[tuple[int, int, int], int] = {}
+
+    def peak(place: int, alpha: int, beta: int) -> int:
+        if place == len(axes) - 1:
+            return max(alpha * r - beta * w for r, w in axes[place].ends)
+        key = (place, alpha, beta)
+        if key not in known:
+            known[key] = max(
+                max(alpha * r - beta * w for r, w in points) * volumes[place]
+                + peak(place + 1, alpha * brought, beta * completed)
+                for brought, completed, points in axes[place].groups
+            )
+        return known[key]
+
+    return peak(0, 1, 1)
+
+
+@lru_cache(maxsize=4096)
+def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: bool) -> tuple[Steps, ...]:
+    """The different sweeps that tasks make along one axis."""
+    found: dict[Steps, None] = {}
+    for start, stop in _distinct_tasks(reads, writes, tasks):
+        found[_steps(reads, writes, start, stop, trail if stop == tasks.length else 0, allocated=allocated)] = None
+    return tuple(found)
+
+
+def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, int]]:
+    """Intervals of tasks that include every kind there is."""
+    if not tasks.count:
+        return []
+    axes = (reads, writes, tasks)
+    low, high = max(axis.middle[0] for axis in axes), min(axis.middle[1] for axis in axes)
+    period = lcm(*(axis.period or 1 for axis in axes))
+    repeats = max((high - low - tasks.largest) // period, 0)
+    if repeats < 2:
+        cuts = tasks.cuts()
+    else:
+        cuts = np.concatenate([tasks.cuts(0, low + period), tasks.cuts(low + repeats * period)])
+    if cuts.size > MANY_CLASSES:
+        raise Refused(f"more than {MANY_CLASSES:,} different tasks along one axis: cut tasks where the grids meet")
+    ends = tasks.starts(tasks.indices(cuts) + 1)
+    return list(zip(cuts.tolist(), ends.tolist(), strict=True))
+
+
+def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allocated: bool) -> Steps:
+    """Prefix sums of one task's sweep along one axis, reduced to what can matter."""
+    begins = _sampled(reads, writes, start, stop)
+    ends = reads.starts(reads.indices(begins) + 1)
+    written, done = writes.floors(begins), writes.floors(ends)
+    brought, after = (writes.ceils(begins), writes.ceils(ends)) if allocated else (begins, ends)
+    if trail:
+        brought, after, written, done = (a + trail * (a == stop) for a in (brought, after, written, done))
+    rows = zip(*(a.tolist() for a in (after - brought, done - written, brought - start, written - start)), strict=True)
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for r, w, before, before_written in rows:
+        groups.setdefault((r, w), []).append((before, before_written))
+    ahead = [(before + r, done) for (r, _), points in groups.items() for before, done in points]
+    return Steps(
+        stop - start + trail,
+        tuple((r, w, _hull(points)) for (r, w), points in groups.items()),
+        _hull(ahead),
+    )
+
+
+def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
+    """Starts of the read blocks of a task: all of them, or the first and last period."""
+    low, high = max(start, reads.middle[0], writes.middle[0]), min(stop, reads.middle[1], writes.middle[1])
+    period = lcm(reads.period or 1, writes.period or 1)
+    repeats = max(high - low, 0) // period
+    if repeats < 3:
+        return reads.cuts(start, stop)
+    return np.concatenate([reads.cuts(start, low + period), reads.cuts(low + (repeats - 1) * period, stop)])
+
+
+def _hull(points: list[tuple[int, int]]) -> Points:
+    """The points that maximise α·x − β·y for some α, β >= 0."""
+    best: list[tuple[int, int]] = []
+    for x, y in sorted(set(points), key=lambda point: (-point[0], point[1])):
+        if best and y >= best[-1][1]:
+            continue
+        while len(best) > 1 and _above(best[-2], best[-1], (x, y)):
+            best.pop()
+        best.append((x, y))
+    return tuple(best)
+
+
+def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Whether the middle point lies on or inside the line between the others."""
+    cross = (middle[0] - first[0]) * (last[1] - first[1]) - (middle[1] - first[1]) * (last[0] - first[0])
+    return cross >= 0
+
+
+def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
+    """Bytes of one unit on its way through the engine, beside the write buffers."""
+    if source.encoded:
+        reading = 2 * source.unit_bytes
+    elif source.indexed:
+        reading = source.unit_bytes
+    else:
+        visit = source.objects.largest_stored
+        if sweep.read_access is Access.RUNS:
+            visit = tuple(map(min, sweep.reads.largest, source.objects.largest))
+        reading = min(prod(visit) * source.itemsize, PIECE_BYTES)
+    writing = target.object_bytes if target.encoded or target.indexed else 0
+    return reading + writing

@@ -1,0 +1,46 @@
+"""The exact seek model: opens, contiguous runs and bytes of one side of a pass.
+
+One side moves memory boxes (grid M) to or from stored objects. Along each axis, over all pairs (M box, object)
+that meet, let a be the units touched, u the pairs that touch all of the object and c the other pairs. With the
+axes in their order on disk ::
+
+    opens  = Π (c + u)                                  every pair is one visit
+    inside = Σ_d (Π_{e<d} Σa_e) · c_d · (Π_{e>d} u_e)   runs of the partly touched objects
+    runs   = inside + Π u                               a whole object is one run
+    seeks  = opens + inside
+    bytes  = Π Σ(length of the units touched)
+
+because a run goes on as long as the inner axes are covered entirely, and breaks at the outermost of the
+axes d behind which everything is whole. This is eq. 2 and 3 of Guédon's thesis for any number of dimensions,
+any grids and any order on disk, with the input openings counted as they happen. A shard costs one run for
+each unit touched and one for its index, since its units may lie anywhere in it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from reblock.geometry import Grid, overlap
+from reblock.model import Access, Layout, Traffic
+
+
+def traffic(boxes: Grid, layout: Layout, access: Access, *, writing: bool = False) -> Traffic:
+    """What moving every box of a memory grid once costs on one side."""
+    units = layout.objects if writing else layout.units
+    smallest = units.axes if access is Access.UNITS else (None,) * layout.ndim
+    pairs = [
+        overlap(memory, stored, unit)
+        for memory, stored, unit in zip(boxes.axes, layout.objects.axes, smallest, strict=True)
+    ]
+    disk = [pairs[axis] for axis in layout.order]
+    opens = prod(pair.pairs for pair in disk)
+    moved = prod(pair.length for pair in disk) * layout.itemsize
+    if layout.indexed and not writing:
+        inside = prod(pair.touched for pair in disk) + opens
+        return Traffic(opens, inside, opens + inside, moved)
+    inside = 0
+    for place, pair in enumerate(disk):
+        outer = prod(p.touched for p in disk[:place])
+        inner = prod(p.whole for p in disk[place + 1 :])
+        inside += outer * pair.cut * inner
+    return Traffic(opens, inside + prod(pair.whole for pair in disk), opens + inside, moved)

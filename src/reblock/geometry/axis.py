@@ -1,0 +1,350 @@
+"""Axis: one axis of a grid, cut into blocks, described and never enumerated.
+
+Every cut axis that repartitioning meets has the same form ::
+
+      lead   head       pattern × repeats               tail     trail
+    ┄┄┄┄┄┄├──┬────┼──┬───┼──┬───┼──┬───┼──┬───┼───┬──┬───┤┄┄┄┄┄┄┄┄┄
+          0                                            length
+
+A regular axis is a pattern of one length; an irregular one is all tail; the common refinement of two
+regular axes repeats with the least common multiple of their lengths. `lead` and `trail` say how far the
+first and the last block stick out of the axis: stored chunks do, at the edge of a crop and where a format
+pads its last chunk. Lengths, starts and indices cost O(pattern), whatever the number of blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import Refused, UsageError
+
+Ints = npt.NDArray[np.int64]
+
+#: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
+MANY_CUTS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis cut into blocks: head, pattern × repeats, tail."""
+
+    head: tuple[int, ...] = ()
+    """Lengths of the blocks before the pattern."""
+    pattern: tuple[int, ...] = ()
+    """Lengths that repeat."""
+    repeats: int = 0
+    """How often they do."""
+    tail: tuple[int, ...] = ()
+    """Lengths of the blocks after the pattern."""
+    lead: int = 0
+    """Elements by which the first block starts before the axis."""
+    trail: int = 0
+    """Elements by which the last block ends after the axis."""
+
+    @classmethod
+    def regular(cls, length: int, chunk: int, *, padded: bool = False) -> Axis:
+        """Blocks of one length; the last one is clipped, or sticks out when `padded`."""
+        if length == 0:
+            return cls()
+        whole, rest = divmod(length, chunk)
+        trail = chunk - rest if padded and rest else 0
+        return cls((), (chunk,) if whole else (), whole, (rest,) if rest else (), 0, trail)
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> Axis:
+        """Blocks of the given lengths (recognises regular ones)."""
+        lengths = tuple(lengths)
+        if lengths and all(n == lengths[0] for n in lengths[:-1]) and lengths[-1] <= lengths[0]:
+            return cls.regular(sum(lengths), lengths[0])
+        return cls(tail=lengths)
+
+    @classmethod
+    def single(cls, length: int) -> Axis:
+        """One block (none where the length is 0)."""
+        return cls.regular(length, max(length, 1))
+
+    # ---------------------------------------------------------------- sizes
+    @cached_property
+    def _head(self) -> list[int]:
+        return [0, *accumulate(self.head)]
+
+    @cached_property
+    def _pattern(self) -> list[int]:
+        return [0, *accumulate(self.pattern)]
+
+    @cached_property
+    def _tail(self) -> list[int]:
+        return [0, *accumulate(self.tail)]
+
+    @property
+    def period(self) -> int:
+        """Length of one pattern (0 without one)."""
+        return self._pattern[-1]
+
+    @property
+    def middle(self) -> tuple[int, int]:
+        """Where the repeated part starts and ends."""
+        return self._head[-1], self._head[-1] + self.period * self.repeats
+
+    @cached_property
+    def length(self) -> int:
+        return self.middle[1] + self._tail[-1]
+
+    @cached_property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.head) + len(self.pattern) * self.repeats + len(self.tail)
+
+    @cached_property
+    def largest(self) -> int:
+        """Length of the longest block, clipped to the axis."""
+        return max((*self.head, *self.pattern, *self.tail), default=0)
+
+    @cached_property
+    def largest_stored(self) -> int:
+        """Length of the longest block as it is stored, overhang included."""
+        if not self.count:
+            return 0
+        ends = {0, self.count - 1}
+        return max(self.largest, *(b - a for a, b in map(self.stored, ends)))
+
+    # ---------------------------------------------------------------- one block
+    def start(self, index: int) -> int:
+        """Where block `index` starts; `index == count` gives the length."""
+        index -= len(self.head)
+        if index < 0:
+            return self._head[index + len(self.head)]
+        inside = len(self.pattern) * self.repeats
+        if index < inside:
+            turn, phase = divmod(index, len(self.pattern))
+            return self._head[-1] + turn * self.period + self._pattern[phase]
+        return self.middle[1] + self._tail[index - inside]
+
+    def index(self, position: int) -> int:
+        """Block that holds a position; the length itself belongs to block `count`."""
+        first, last = self.middle
+        if position < first:
+            return bisect_right(self._head, position) - 1
+        if position < last:
+            turn, phase = divmod(position - first, self.period)
+            return len(self.head) + turn * len(self.pattern) + bisect_right(self._pattern, phase) - 1
+        return len(self.head) + len(self.pattern) * self.repeats + bisect_right(self._tail, position - last) - 1
+
+    def interval(self, index: int) -> tuple[int, int]:
+        """Start and end of a block, clipped to the axis."""
+        return self.start(index), self.start(index + 1)
+
+    def stored(self, index: int) -> tuple[int, int]:
+        """Start and end of a block as it is stored, overhang included."""
+        return (
+            self.start(index) - (self.lead if index == 0 else 0),
+            self.start(index + 1) + (self.trail if index == self.count - 1 else 0),
+        )
+
+    def touching(self, start: int, stop: int) -> range:
+        """Indices of the blocks that meet [start, stop)."""
+        return range(self.index(start), self.index(stop - 1) + 1) if start < stop else range(0)
+
+    # ---------------------------------------------------------------- many blocks
+    @cached_property
+    def _arrays(self) -> tuple[Ints, Ints, Ints]:
+        return tuple(np.array(part, np.int64) for part in (self._head, self._pattern, self._tail))  # type: ignore[return-value]
+
+    def starts(self, indices: Ints) -> Ints:
+        """`start` of many blocks."""
+        heads, patterns, tails = self._arrays
+        out = np.empty_like(indices)
+        inside = len(self.head) + len(self.pattern) * self.repeats
+        in_head, in_tail = indices < len(self.head), indices >= inside
+        middle = ~(in_head | in_tail)
+        out[in_head] = heads[indices[in_head]]
+        if self.repeats:
+            turn, phase = np.divmod(indices[middle] - len(self.head), len(self.pattern))
+            out[middle] = heads[-1] + turn * self.period + patterns[phase]
+        out[in_tail] = self.middle[1] + tails[indices[in_tail] - inside]
+        return out
+
+    def indices(self, positions: Ints) -> Ints:
+        """`index` of many positions."""
+        heads, patterns, tails = self._arrays
+        first, last = self.middle
+        out = np.empty_like(positions)
+        in_head, in_tail = positions < first, positions >= last
+        middle = ~(in_head | in_tail)
+        out[in_head] = np.searchsorted(heads, positions[in_head], "right") - 1
+        if self.repeats:
+            turn, phase = np.divmod(positions[middle] - first, self.period)
+            out[middle] = len(self.head) + turn * len(self.pattern) + np.searchsorted(patterns, phase, "right") - 1
+        base = len(self.head) + len(self.pattern) * self.repeats
+        out[in_tail] = base + np.searchsorted(tails, positions[in_tail] - last, "right") - 1
+        return out
+
+    def floors(self, positions: Ints) -> Ints:
+        """The last cut at or before each position."""
+        return self.starts(self.indices(positions))
+
+    def ceils(self, positions: Ints) -> Ints:
+        """The first cut at or after each position."""
+        indices = self.indices(positions)
+        starts = self.starts(indices)
+        return np.where(starts == positions, starts, self.starts(np.minimum(indices + 1, self.count)))
+
+    def cuts(self, start: int = 0, stop: int | None = None) -> Ints:
+        """Starts of the blocks that start in [start, stop)."""
+        stop = self.length if stop is None else min(stop, self.length)
+        if start >= stop:
+            return np.empty(0, np.int64)
+        first, last = self.index(start), self.index(stop - 1)
+        if self.start(first) < start:
+            first += 1
+        if last - first >= MANY_CUTS:
+            raise Refused(f"too irregular: more than {MANY_CUTS:,} different cuts along one axis")
+        return self.starts(np.arange(first, last + 1, dtype=np.int64))
+
+    def lengths(self) -> list[int]:
+        """Every block's length; only for grids that are small enough to list."""
+        if self.count > MANY_CUTS:
+            raise Refused(f"too many blocks to list: {self.count:,}")
+        return [*self.head, *self.pattern * self.repeats, *self.tail]
+
+    # ---------------------------------------------------------------- making others
+    def clipped(self) -> Axis:
+        """The same cuts without overhang."""
+        return self if not (self.lead or self.trail) else replace(self, lead=0, trail=0)
+
+    def refine(self, other: Axis) -> Axis:
+        """The common refinement: every cut of both, no overhang."""
+        if self.length != other.length:
+            raise UsageError(f"cannot refine an axis of {self.length} by one of {other.length}")
+        for one, two in ((self, other), (other, self)):
+            if one.count <= 1 or (one.head, one.pattern, one.repeats, one.tail) == (
+                two.head,
+                two.pattern,
+                two.repeats,
+                two.tail,
+            ):
+                return two.clipped()
+        first, last = max(self.middle[0], other.middle[0]), min(self.middle[1], other.middle[1])
+        period = lcm(self.period, other.period) or 1
+        repeats = max(last - first, 0) // period
+        if repeats < 2:
+            return _normal(np.union1d(self.cuts(), other.cuts()), self.length)
+        stop = first + repeats * period
+        head, pattern, tail = (
+            np.union1d(self.cuts(a, b), other.cuts(a, b))
+            for a, b in ((0, first), (first, first + period), (stop, self.length))
+        )
+        return Axis(
+            _differences(head, first),
+            *_primitive(_differences(pattern, first + period), repeats),
+            _differences(tail, self.length),
+        )
+
+    def crop(self, start: int, stop: int) -> Axis:
+        """The part [start, stop), counted from `start`; cut blocks stick out."""
+        if start >= stop:
+            return Axis()
+        if (start, stop) == (0, self.length):
+            return self
+        first, last = self.index(start), self.index(stop - 1)
+        lead, trail = start - self.stored(first)[0], self.stored(last)[1] - stop
+        if first == last:
+            return Axis((), (stop - start,), 1, (), lead, trail)
+        inside = len(self.pattern) * self.repeats
+        bounds = (len(self.head), len(self.head) + inside)
+        low, high = first + 1, last
+        head = self.head[low : min(high, bounds[0])]
+        turns = max(min(high, bounds[1]) - max(low, bounds[0]), 0)
+        tail = self.tail[max(low - bounds[1], 0) : max(high - bounds[1], 0)]
+        pattern: tuple[int, ...] = ()
+        repeats = 0
+        if turns:
+            phase = (max(low, bounds[0]) - bounds[0]) % len(self.pattern)
+            pattern = self.pattern[phase:] + self.pattern[:phase]
+            repeats, rest = divmod(turns, len(pattern))
+            tail = pattern[:rest] + tail
+        opening, closing = self.start(first + 1) - start, stop - self.start(last)
+        return _absorb(Axis((opening, *head), pattern if repeats else (), repeats, (*tail, closing), lead, trail))
+
+    def multiple(self, factor: int) -> Axis:
+        """Runs of `factor` consecutive blocks joined to one, from the start."""
+        if factor <= 1:
+            return self.clipped()
+        if not self.head and len(self.pattern) == 1 and len(self.tail) <= 1:
+            return Axis.regular(self.length, self.pattern[0] * factor)
+        return _normal(self.cuts()[::factor], self.length)
+
+    # ---------------------------------------------------------------- text
+    @property
+    def step(self) -> int | None:
+        """The one length of a regular axis, else None."""
+        if self.head or len(self.pattern) > 1 or len(self.tail) > 1:
+            return None
+        if not self.pattern:
+            return self.tail[0] if self.tail else None
+        return self.pattern[0] if not self.tail or self.tail[0] <= self.pattern[0] else None
+
+    def to_json(self) -> Any:
+        """An integer, a list of lengths, or the parts where a list would be long."""
+        if self.step is not None:
+            return self.step
+        if self.count <= 4096:
+            return self.lengths()
+        return {"head": list(self.head), "pattern": list(self.pattern), "repeats": self.repeats, "tail": list(self.tail)}
+
+    @classmethod
+    def from_json(cls, value: Any, length: int) -> Axis:
+        """Inverse of `to_json` for an axis of the given length."""
+        if isinstance(value, dict):
+            return cls(tuple(value["head"]), tuple(value["pattern"]), int(value["repeats"]), tuple(value["tail"]))
+        return cls.regular(length, value) if isinstance(value, int) else cls.of(value)
+
+
+def _differences(cuts: Ints, stop: int) -> tuple[int, ...]:
+    return tuple(np.diff(cuts, append=stop).tolist())
+
+
+def _normal(cuts: Ints, length: int) -> Axis:
+    """An axis from its cuts."""
+    return Axis.of(_differences(cuts, length))
+
+
+def _primitive(pattern: tuple[int, ...], repeats: int) -> tuple[tuple[int, ...], int]:
+    """The shortest pattern that says the same."""
+    size = len(pattern)
+    for part in range(1, size // 2 + 1):
+        if size % part == 0 and pattern == pattern[:part] * (size // part):
+            return pattern[:part], repeats * (size // part)
+        if part > 64:
+            break
+    return pattern, repeats
+
+
+def _absorb(axis: Axis) -> Axis:
+    """A regular middle takes in head and tail blocks of its own length."""
+    if len(axis.pattern) != 1:
+        return axis
+    head, tail, repeats, step = list(axis.head), list(axis.tail), axis.repeats, axis.pattern[0]
+    while head and head[-1] == step:
+        head.pop()
+        repeats += 1
+    while tail and tail[0] == step:
+        tail.pop(0)
+        repeats += 1
+    return Axis(tuple(head), axis.pattern, repeats, tuple(tail), axis.lead, axis.trail)
+
+
+def common_step(one: Axis, two: Axis) -> int | None:
+    """The smallest step at which both regular axes have a cut (their LCM), else None."""
+    if one.step is None or two.step is None:
+        return None
+    return one.step // gcd(one.step, two.step) * two.step

@@ -1,0 +1,154 @@
+"""Grid: a shape cut into boxes along each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from reblock.errors import UsageError
+from reblock.geometry.axis import Axis
+from reblock.geometry.box import Box
+
+#: One axis of a chunk specification: one length, or every length.
+Cut = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The product of its axes' blocks; boxes are numbered in C order."""
+
+    axes: tuple[Axis, ...]
+    """How each axis is cut."""
+
+    @classmethod
+    def of(cls, shape: Sequence[int], chunks: Sequence[Cut], *, padded: bool = False) -> Grid:
+        """A grid from a shape and, per axis, a chunk length or all the lengths."""
+        if len(shape) != len(chunks):
+            raise UsageError(f"chunks {chunk_text(chunks)} have {len(chunks)} axes, the array has {len(shape)}")
+        return cls(tuple(_axis(n, c, padded=padded) for n, c in zip(shape, chunks, strict=True)))
+
+    @classmethod
+    def whole(cls, shape: Sequence[int]) -> Grid:
+        """The grid of a single box."""
+        return cls(tuple(Axis.single(n) for n in shape))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis.length for axis in self.axes)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.axes)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Number of blocks per axis."""
+        return tuple(axis.count for axis in self.axes)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of boxes."""
+        return prod(self.counts)
+
+    @property
+    def largest(self) -> tuple[int, ...]:
+        """Shape of the largest box, clipped to the array."""
+        return tuple(axis.largest for axis in self.axes)
+
+    @property
+    def largest_stored(self) -> tuple[int, ...]:
+        """Shape of the largest box as it is stored, overhang included."""
+        return tuple(axis.largest_stored for axis in self.axes)
+
+    @property
+    def overhangs(self) -> bool:
+        """Whether any box sticks out of the array."""
+        return any(axis.lead or axis.trail for axis in self.axes)
+
+    def box(self, index: Sequence[int]) -> Box:
+        """A box by its index, clipped to the array."""
+        pairs = [axis.interval(i) for axis, i in zip(self.axes, index, strict=True)]
+        return Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+    def stored(self, index: Sequence[int]) -> Box:
+        """A box by its index as it is stored, overhang included."""
+        pairs = [axis.stored(i) for axis, i in zip(self.axes, index, strict=True)]
+        return Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+    def touching(self, box: Box) -> Iterator[tuple[int, ...]]:
+        """Indices of the boxes that meet a box, in C order."""
+        return product(*(axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)))
+
+    def indices(self, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
+        """Every index; `order` lists the axes from the slowest to the fastest."""
+        if order is None or tuple(order) == tuple(range(self.ndim)):
+            yield from product(*map(range, self.counts))
+            return
+        where = inverse(order)
+        for index in product(*(range(self.counts[axis]) for axis in order)):
+            yield tuple(index[place] for place in where)
+
+    def refine(self, other: Grid) -> Grid:
+        """The common refinement: every cut of both."""
+        return Grid(tuple(a.refine(b) for a, b in zip(self.axes, other.axes, strict=True)))
+
+    def crop(self, box: Box) -> Grid:
+        """The part inside a box, counted from the box's start; cut boxes stick out."""
+        return Grid(tuple(axis.crop(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)))
+
+    def permute(self, axes: Sequence[int]) -> Grid:
+        """The grid of the transposed array."""
+        return Grid(tuple(self.axes[a] for a in axes))
+
+    def clipped(self) -> Grid:
+        """The same cuts without overhang."""
+        return Grid(tuple(axis.clipped() for axis in self.axes))
+
+    def covers(self, other: Grid) -> bool:
+        """Whether every box of this grid is a union of boxes of the other."""
+        return self.refine(other).counts == other.counts
+
+    def to_json(self) -> list[Any]:
+        """Per axis an integer or a list of lengths."""
+        return [axis.to_json() for axis in self.axes]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any], shape: Sequence[int]) -> Grid:
+        """Inverse of `to_json`."""
+        return cls(tuple(Axis.from_json(v, n) for v, n in zip(value, shape, strict=True)))
+
+    def __str__(self) -> str:
+        return chunk_text([_text_cut(axis) for axis in self.axes])
+
+
+def _axis(length: int, cut: Cut, *, padded: bool) -> Axis:
+    if isinstance(cut, int):
+        if cut < 1:
+            raise UsageError(f"a chunk length must be at least 1, not {cut}")
+        return Axis.regular(length, cut, padded=padded)
+    if any(n < 1 for n in cut) or sum(cut) != length:
+        raise UsageError(f"chunk lengths {'+'.join(map(str, cut))} must be positive and add up to {length}")
+    return Axis.of(cut)
+
+
+def _text_cut(axis: Axis) -> Cut | str:
+    if axis.step is not None or not axis.count:
+        return axis.step or 0
+    return tuple(axis.lengths()) if axis.count <= 8 else f"{axis.count} blocks of {axis.largest} or less"
+
+
+def chunk_text(chunks: Sequence[Cut | str]) -> str:
+    """Chunks as they are typed on the command line."""
+    return ",".join("+".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in chunks) or "()"
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    places = [0] * len(order)
+    for place, axis in enumerate(order):
+        places[axis] = place
+    return tuple(places)

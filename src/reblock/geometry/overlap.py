@@ -1,0 +1,104 @@
+"""How the boxes in memory and the objects on disk meet along one axis.
+
+Costs of a pass are products of per-axis sums over all pairs (memory block, object) that meet ::
+
+    memory   ├────────┼────────┼────────┤
+    objects  ├─────┼─────┼─────┼─────┼──┄┄┄      pairs: 7, of which whole: 3
+                whole cut+cut whole ...
+
+Both sides repeat, so one joint period is looked at and multiplied; nothing is enumerated block by block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lcm
+
+import numpy as np
+
+from reblock.geometry.axis import Axis, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Sums over all pairs (memory block, object) that meet along one axis."""
+
+    whole: int
+    """Pairs that touch all of the object."""
+    cut: int
+    """Pairs that touch a part of it."""
+    touched: int
+    """Units touched (elements where units are elements)."""
+    length: int
+    """Length of the units touched, in elements, overhang included."""
+
+    @property
+    def pairs(self) -> int:
+        return self.whole + self.cut
+
+    def __add__(self, other: Overlap) -> Overlap:
+        return Overlap(
+            self.whole + other.whole,
+            self.cut + other.cut,
+            self.touched + other.touched,
+            self.length + other.length,
+        )
+
+    def times(self, factor: int) -> Overlap:
+        """The same pairs met `factor` times."""
+        return Overlap(self.whole * factor, self.cut * factor, self.touched * factor, self.length * factor)
+
+
+@lru_cache(maxsize=4096)
+def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
+    """Count the pairs of memory blocks and objects; `units=None` means that any element can be read."""
+    stored = objects if units is None else units
+    low, high = _clean(memory, objects, stored)
+    period = lcm(memory.period or 1, objects.period or 1, stored.period or 1)
+    repeats = max((high - low) // period, 0)
+    if repeats < 2:
+        return _count(memory.cuts(), memory, objects, units)
+    stop = low + repeats * period
+    edges = np.concatenate([memory.cuts(0, low), memory.cuts(stop)])
+    inner = memory.cuts(low, low + period)
+    return _count(edges, memory, objects, units) + _count(inner, memory, objects, units).times(repeats)
+
+
+def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:
+    """Where everything repeats and no memory block reaches an end that sticks out."""
+    low, high = memory.middle
+    for axis in stored:
+        low, high = max(low, axis.middle[0]), min(high, axis.middle[1])
+        if axis.count and axis.lead:
+            low = max(low, axis.start(1))
+        if axis.count and axis.trail:
+            high = min(high, axis.start(axis.count - 1))
+    return low, high - memory.largest
+
+
+def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
+    if not starts.size:
+        return Overlap(0, 0, 0, 0)
+    ends = memory.starts(memory.indices(starts) + 1)
+    first, last = objects.indices(starts), objects.indices(ends - 1)
+    if units is None:
+        begins, stops = starts, ends
+        touched = int((ends - starts).sum())
+    else:
+        unit_first, unit_last = units.indices(starts), units.indices(ends - 1)
+        begins, stops = _stored_bounds(units, unit_first, unit_last)
+        touched = int((unit_last - unit_first + 1).sum())
+    object_begins, object_stops = _stored_bounds(objects, first, last)
+    low = first + (object_begins < begins)
+    high = last - (object_stops > stops)
+    whole = int(np.maximum(high - low + 1, 0).sum())
+    pairs = int((last - first + 1).sum())
+    return Overlap(whole, pairs - whole, touched, int((stops - begins).sum()))
+
+
+def _stored_bounds(axis: Axis, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Stored start of each first block and stored end of each last one."""
+    begins = axis.starts(first) - np.where(first == 0, axis.lead, 0)
+    stops = axis.starts(last + 1) + np.where(last == axis.count - 1, axis.trail, 0)
+    return begins, stops

@@ -1,0 +1,63 @@
+"""Device: what storage costs, in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from reblock.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Device:
+    """Latencies and rates that turn counts into seconds."""
+
+    name: str
+    """What it is called in reports."""
+    read_bytes_per_second: float
+    """Sequential read rate."""
+    write_bytes_per_second: float
+    """Sequential write rate, data on the medium."""
+    open_seconds: float
+    """One visit to an object: open and close, or the request's round trip."""
+    seek_seconds: float
+    """A jump to another byte run of the same object."""
+    create_seconds: float
+    """Making a new object."""
+    depth: int
+    """Requests in flight that the device serves at once; latencies are divided by it."""
+    far_seek_seconds: float = 0.0
+    """Extra for a jump between objects (a disk arm's travel)."""
+    memory_bytes_per_second: float = 3e9
+    """Rate of scattering elements from units into write buffers, all cores."""
+    decode_bytes_per_second: dict[str, float] = field(default_factory=dict)
+    """Decoded bytes per second by codec name, all cores; `default` for the rest."""
+    encode_bytes_per_second: dict[str, float] = field(default_factory=dict)
+    """Decoded bytes per second by codec name, all cores; `default` for the rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Device:
+        """A device from a calibration file's content."""
+        known = {f.name for f in fields(cls)}
+        if not isinstance(value, dict) or not set(value) <= known:
+            raise UsageError(f"a device file is a JSON object with {', '.join(sorted(known))}")
+        try:
+            device = cls(**value)
+        except TypeError as error:
+            raise UsageError(f"device file: {error}") from None
+        device._check()
+        return device
+
+    def _check(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name == "name":
+                continue
+            for number in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+                    raise UsageError(f"device file: {f.name} must be a number of at least 0, not {number!r}")
+        if min(self.read_bytes_per_second, self.write_bytes_per_second, self.memory_bytes_per_second, self.depth) <= 0:
+            raise UsageError("device file: rates and depth must be above 0")

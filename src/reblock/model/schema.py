@@ -1,0 +1,46 @@
+"""Schema: what an array is, apart from where its bytes lie; enough to create it in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from reblock.geometry.grid import Cut
+from reblock.model.codec import Codec
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Shape, type, chunking, codec and metadata of an array."""
+
+    shape: tuple[int, ...]
+    """Length of each axis."""
+    dtype: np.dtype[Any]
+    """Type of an element, byte order included."""
+    chunks: tuple[Cut, ...]
+    """Per axis the chunk length, or all lengths; the inner chunk where there are shards."""
+    shards: tuple[int, ...] | None = None
+    """Per axis the length of a shard, or None."""
+    order: tuple[int, ...] = ()
+    """The axes as they lie inside a chunk, outermost first."""
+    codec: Codec = field(default_factory=Codec)
+    """How a chunk is encoded."""
+    fill_value: Any = None
+    """Value of chunks that are not stored, as a numpy scalar of `dtype`; None where the format has none."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """User metadata: values are JSON values, numpy scalars or numpy arrays."""
+    axes: tuple[str, ...] | None = None
+    """Names of the axes."""
+    notes: tuple[str, ...] = ()
+    """What could not be kept as it was, in words for the report."""
+
+    def __post_init__(self) -> None:
+        if not self.order:
+            object.__setattr__(self, "order", tuple(range(len(self.shape))))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)

@@ -1,0 +1,164 @@
+"""What a storage adapter is: it says where bytes lie and what they mean; it runs no threads and no plans.
+
+An adapter is a Format (opens and creates arrays) and a Store (one array). The engine does the I/O ::
+
+    reading    store.extents(object, units) → engine: pread → store.decode(bytes, out) → scatter
+    writing    gather → store.encode(buffer) → engine: pwrite at store.place(object)
+
+Formats whose library alone can find or place the bytes say so with `Way`, and the engine hands over whole units
+(`write_unit`) or boxes (`read_box`, `write_box`) instead.
+
+Bytes of a unit, decoded, are its elements in `layout.dtype`, axes in `layout.order`, overhang included: the
+engine transposes, swaps bytes and pads, so that adapters never look at an array's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.geometry import Box
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+
+#: Any run of bytes.
+Bytes = bytes | bytearray | memoryview
+#: A flat, writable array of bytes.
+Flat = npt.NDArray[np.uint8]
+#: Position of an object or unit in its grid, in the store's own axes and uncropped.
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a unit's bytes lie."""
+
+    path: str
+    """File."""
+    offset: int = 0
+    """First byte; a negative one counts from the end of the file."""
+    length: int | None = None
+    """Number of bytes; None = to the end of the file."""
+    mask: int = 0
+    """Filters that this unit skipped (HDF5's filter mask)."""
+
+
+#: How an adapter asks the engine for bytes that tell where other bytes lie (a shard's index).
+Read = Callable[[Extent], Bytes]
+
+
+class Way(StrEnum):
+    """Who moves the bytes."""
+
+    EXTENT = "extent"
+    """The engine, at the extents that the store names."""
+    UNIT = "unit"
+    """The engine encodes, the store's library places (`write_unit`)."""
+    BOX = "box"
+    """The store's library does it all (`read_box`, `write_box`), one call at a time."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """One array on storage. Picklable; calls other than read_box, write_box and write_unit are thread-safe."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+
+    @property
+    def location(self) -> str:
+        """`PATH[::INNER]`, for messages."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the array is."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where its elements lie."""
+
+    @property
+    def reads(self) -> Way:
+        """How its bytes are read: EXTENT or BOX."""
+
+    @property
+    def writes(self) -> Way:
+        """How its bytes are written."""
+
+    @property
+    def fills(self) -> bool:
+        """Whether the format defines objects that are not stored as fill."""
+
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
+        """Where some units of one object lie, in one visit; None = not stored.
+
+        A named file that does not exist counts as not stored, so there is no need to look.
+        """
+
+    def place(self, index: Index) -> Extent:
+        """Where a new object's bytes go; for encoded objects the length is None."""
+
+    def preamble(self, index: Index) -> Bytes:
+        """Bytes that precede the elements in a new object of its own file; their length is `place().offset`."""
+
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        """Decode a unit's stored bytes into exactly `out.size` bytes; CorruptError if they are not that."""
+
+    def encode(self, data: Flat) -> Bytes:
+        """Encode an object's bytes (a whole shard where there are shards)."""
+
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:
+        """Read a box through the format's own library (`reads == BOX`)."""
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:
+        """Write a box through the format's own library (`writes == BOX`)."""
+
+    def write_unit(self, index: Index, data: Bytes) -> None:
+        """Hand over an encoded object (`writes == UNIT`)."""
+
+    def checkpoint(self) -> None:
+        """Make what was handed over durable."""
+
+    def commit(self) -> None:
+        """Finish the array: metadata last, everything durable, handles closed."""
+
+    def abort(self) -> None:
+        """Close handles and leave the files as they are."""
+
+
+@runtime_checkable
+class Format(Protocol):
+    """Opens and creates arrays of one kind."""
+
+    @property
+    def name(self) -> str:
+        """As in `--from` and `--to`."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """File name endings, with the dot."""
+
+    def probe(self, path: str) -> bool:
+        """Whether the content of an existing path looks like this format."""
+
+    def open(self, path: str, inner: str) -> Store:
+        """Open an array for reading; `inner` is "" or a path without leading slash."""
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        """The nearest schema that this format can hold.
+
+        Fields named in `asked` were given by the user: what cannot be held there is a UsageError. Anything
+        else that is lost or changed is said in `notes`. No I/O.
+        """
+
+    def layout(self, schema: Schema) -> Layout:
+        """Layout of an array that `create` would make of an adapted schema. No I/O."""
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        """Make a new array at a path that does not exist yet, ready for writing."""

@@ -1,0 +1,83 @@
+"""The family that all strategies belong to: a pass is R, W, T, an order, and the access of each side.
+
+Strategies choose the grids; what follows from them — access, depth, memory — is decided here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reblock.cost.estimate import moving_seconds
+from reblock.cost.memory import buffer_bytes, flight_bytes, held_elements
+from reblock.cost.seeks import traffic
+from reblock.errors import Refused
+from reblock.geometry import Grid
+from reblock.model import Access, Device, Layout, Pass, Plan, Problem
+from reblock.units import format_size
+
+
+def sweep(
+    source: Layout, target: Layout, device: Device, *, read: Grid, write: Grid, tasks: Grid, order: Sequence[int] | None = None
+) -> Pass:
+    """A pass with the access that fits its grids; Refused where the layouts cannot serve it."""
+    order = tuple(order) if order is not None else tuple(range(target.ndim))
+    made = Pass(read, write, tasks, order, Access.RUNS, Access.RUNS)
+    return replace(made, read_access=_read_access(made, source, device), write_access=_write_access(made, target))
+
+
+def _read_access(made: Pass, source: Layout, device: Device) -> Access:
+    """Whole units where they must be, or where they only add what sticks out and that is cheaper."""
+    if not source.partial_reads:
+        return Access.UNITS
+    if not source.objects.overhangs or not made.reads.covers(source.objects.clipped()):
+        return Access.RUNS
+    seconds = {
+        access: moving_seconds(traffic(made.reads, source, access), device, device.read_bytes_per_second)
+        for access in (Access.RUNS, Access.UNITS)
+    }
+    return min(seconds, key=lambda access: seconds[access])
+
+
+def _write_access(made: Pass, target: Layout) -> Access:
+    if made.writes.counts == target.objects.counts and target.objects.clipped() == made.writes:
+        return Access.UNITS
+    if not target.partial_writes:
+        raise Refused("target chunks can only be written whole, and this strategy would write parts of them")
+    if not target.objects.clipped().covers(made.writes):
+        raise Refused("a write box may not reach over several target chunks")
+    return Access.RUNS
+
+
+def one_pass(
+    name: str, problem: Problem, *, read: Grid, write: Grid, tasks: Grid, order: Sequence[int] | None = None
+) -> Plan:
+    """A plan of a single pass."""
+    made = sweep(problem.source, problem.target, problem.device, read=read, write=write, tasks=tasks, order=order)
+    return Plan(name, problem.shape, (made,))
+
+
+def needed_bytes(plan: Plan, problem: Problem) -> int:
+    """The smallest budget under which a plan runs, by the problem's way of counting."""
+    needs = [0]
+    for made, source, target in plan.sides(problem.source, problem.target):
+        if problem.held:
+            needs.append(held_elements(made) * target.itemsize)
+        else:
+            needs.append(buffer_bytes(made, target) + flight_bytes(made, source, target))
+    return max(needs)
+
+
+def fit(plan: Plan, problem: Problem) -> Plan:
+    """The plan with as many units in flight as device and budget allow; Refused if not even one fits."""
+    needs = needed_bytes(plan, problem)
+    if needs > problem.memory_bytes:
+        raise Refused(
+            f"needs {format_size(needs)} ({needs} bytes), the budget is {format_size(problem.memory_bytes)}",
+            needs_memory_bytes=needs,
+        )
+    depths = [problem.device.depth]
+    for made, source, target in plan.sides(problem.source, problem.target):
+        room = problem.memory_bytes - (0 if problem.held else buffer_bytes(made, target))
+        depths.append(room // max(flight_bytes(made, source, target), 1))
+    return replace(plan, depth=max(min(depths), 1))

@@ -1,0 +1,468 @@
+"""The contract of storage formats: one suite that every format passes, ours and those of outside authors.
+
+::
+
+    from reblock.testing.contract import FormatContract
+    from my_package.my_format import FORMAT
+
+
+    class TestMyFormat(FormatContract):
+        format = FORMAT
+
+What a format cannot hold it says by raising UsageError in `adapt`; such a case is skipped, and pytest -ra
+lists it with the format's own words. Everything goes through `reblock.testing.reference_io`, which knows
+nothing but the Store protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from reblock.errors import CorruptError, ReblockError, UsageError
+from reblock.geometry import Grid
+from reblock.model.codec import Codec
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Extent, Format, Store, Way
+from reblock.testing.arrays import DTYPES, Array, in_byte_order, noise, same_bits, schemas, specials
+from reblock.testing.reference_io import find, read_array, read_extent, unit_bytes, write_array
+
+#: Shapes with chunks: 0-d to 5-D, empty axes, whole, dividing, dividing nothing, larger than the array.
+SHAPES: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
+    ((), ()),
+    ((1,), (1,)),
+    ((7,), (3,)),
+    ((7,), (10,)),
+    ((0,), (3,)),
+    ((4, 0, 3), (2, 5, 3)),
+    ((6, 4), (3, 2)),
+    ((13, 11), (5, 4)),
+    ((5, 7, 3), (2, 7, 2)),
+    ((3, 4, 5, 6), (2, 3, 2, 4)),
+    ((3, 2, 4, 3, 5), (2, 2, 3, 1, 2)),
+)
+IRREGULAR: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
+    ((9,), ((1, 5, 3),)),
+    ((10, 7), ((3, 3, 4), 4)),
+    ((6, 5, 4), ((1, 2, 3), (4, 1), (2, 2))),
+)
+ATTRIBUTES: dict[str, Any] = {
+    "title": "Überblick",
+    "count": 3,
+    "scale": 0.5,
+    "flag": True,
+    "list": [1, 2, 3],
+    "nested": {"a": [None, {"b": "c"}]},
+    "scalar": np.float32(1.5),
+    "array": np.arange(4, dtype=np.int16),
+}
+
+
+class FormatContract:
+    """Subclass with a name that pytest collects, and set `format` (or override `make_format`)."""
+
+    format: ClassVar[Format | None] = None
+    """The format under test."""
+    inner: ClassVar[str] = ""
+    """Inner path of the arrays, for formats that have such."""
+    codecs: ClassVar[tuple[str, ...]] = (
+        *("gzip:1", "shuffle+gzip:4", "zlib:1", "lzf", "zstd:1", "lz4", "bz2:1", "crc32c", "fletcher32"),
+        *("blosc:lz4:3:shuffle", "blosc:zstd:1:bitshuffle", "zstd:3+crc32c"),
+    )
+    """Codecs to try, as in `--codec`; those the format refuses are skipped."""
+
+    # ---------------------------------------------------------------- tools
+    def make_format(self) -> Format:
+        """The format under test."""
+        assert self.format is not None, "set `format` in the subclass, or override `make_format`"
+        return self.format
+
+    def path(self, root: Path, name: str = "array") -> str:
+        """Where to put an array, named as this format's arrays usually are."""
+        return str(root / (name + next(iter(self.make_format().suffixes), "")))
+
+    def adapt(self, schema: Schema, asked: Collection[str] = ()) -> Schema:
+        """The nearest schema that the format can hold; skips where it says that there is none."""
+        try:
+            return self.make_format().adapt(schema, asked)
+        except UsageError as error:
+            pytest.skip(f"{self.make_format().name} cannot hold this: {error}")
+
+    def write(self, root: Path, schema: Schema, data: Array, **options: Any) -> tuple[str, Schema, Array]:
+        """Make an array: its path, its adapted schema, and the elements as they should come back."""
+        format, path = self.make_format(), self.path(root)
+        assert format.adapt(schema, ()) == schema, "write() takes an adapted schema"
+        expected = in_byte_order(data, schema.dtype)
+        store = format.create(path, self.inner, schema)
+        assert store.layout == format.layout(schema)
+        write_array(store, expected, **options)
+        store.checkpoint()
+        store.commit()
+        return path, schema, expected
+
+    def round_trip(
+        self, root: Path, schema: Schema, asked: Collection[str] = (), data: Array | None = None
+    ) -> Store:
+        """Create, write, commit, reopen, compare all; the reopened store."""
+        format = self.make_format()
+        if data is None:
+            data = noise(schema.shape, schema.dtype)
+        path, adapted, expected = self.write(root, self.adapt(schema, asked), data)
+        assert os.listdir(root) == [os.path.basename(path)], "files outside the array's own path"
+        store = format.open(path, self.inner)
+        check_schema(store, adapted, format.layout(adapted))
+        check_cover(store.layout)
+        assert same_bits(read_array(store), expected)
+        return store
+
+    # ---------------------------------------------------------------- the format
+    def test_it_is_a_format(self) -> None:
+        format = self.make_format()
+        assert isinstance(format, Format)
+        assert format.name.isidentifier()
+        assert all(suffix.startswith(".") for suffix in format.suffixes)
+
+    def test_stores_say_what_they_are(self, tmp_path: Path) -> None:
+        store = self.round_trip(tmp_path, Schema((6, 4), np.dtype("<i4"), (3, 2)))
+        assert isinstance(store, Store)
+        assert store.format == self.make_format().name
+        assert store.location.startswith(self.path(tmp_path))
+        assert store.reads in (Way.EXTENT, Way.BOX)
+        assert store.writes in tuple(Way)
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_every_type(self, tmp_path: Path, dtype: str) -> None:
+        schema = Schema((5, 6), np.dtype(dtype), (2, 4))
+        store = self.round_trip(tmp_path, schema)
+        if store.schema.dtype != schema.dtype:
+            assert self.adapt(schema).notes, "another byte order is to be named in the notes"
+
+    @pytest.mark.parametrize("dtype", [d for d in DTYPES if d[1] in "fc"])
+    def test_every_bit_of_floats(self, tmp_path: Path, dtype: str) -> None:
+        data = specials(dtype)
+        self.round_trip(tmp_path, Schema(data.shape, data.dtype, (4,)), data=data)
+
+    @pytest.mark.parametrize(("shape", "chunks"), SHAPES, ids=str)
+    def test_every_shape(self, tmp_path: Path, shape: tuple[int, ...], chunks: tuple[Any, ...]) -> None:
+        self.round_trip(tmp_path, Schema(shape, np.dtype("<u2"), chunks))
+
+    @pytest.mark.parametrize(("shape", "chunks"), IRREGULAR, ids=str)
+    def test_irregular_chunks(self, tmp_path: Path, shape: tuple[int, ...], chunks: tuple[Any, ...]) -> None:
+        schema = Schema(shape, np.dtype("<u2"), chunks)
+        store = self.round_trip(tmp_path, schema, asked={"chunks"})
+        if store.layout.objects.count > 1:
+            assert store.layout.units.clipped() == Grid.of(shape, chunks)
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    def test_every_axis_order(self, tmp_path: Path, order: tuple[int, ...], codec: str) -> None:
+        schema = Schema((5, 4, 7), np.dtype("<i4"), (2, 3, 4), order=order, codec=Codec.parse(codec))
+        store = self.round_trip(tmp_path, schema, asked={"order", "codec"})
+        assert store.layout.order == order
+
+    def test_every_codec(self, tmp_path: Path, subtests: pytest.Subtests) -> None:
+        smooth = (np.arange(13 * 11, dtype="<i4") // 7).reshape(13, 11)
+        for number, text in enumerate(self.codecs):
+            with subtests.test(codec=text):
+                root = tmp_path / str(number)
+                root.mkdir()
+                schema = Schema(smooth.shape, smooth.dtype, (5, 4), codec=Codec.parse(text))
+                store = self.round_trip(root, schema, asked={"codec"}, data=smooth)
+                assert store.schema.codec == Codec.parse(text)
+                assert store.layout.encoded
+
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    @pytest.mark.parametrize("shape", [(13, 11), (12, 8), (3, 20)], ids=str)
+    def test_shards(self, tmp_path: Path, shape: tuple[int, ...], codec: str) -> None:
+        schema = Schema(shape, np.dtype("<i4"), (3, 2), shards=(6, 8), codec=Codec.parse(codec))
+        store = self.round_trip(tmp_path, schema, asked={"shards", "codec"})
+        assert store.schema.shards == (6, 8)
+        assert store.layout.indexed
+        assert store.layout.objects.covers(store.layout.units.clipped())
+
+    @settings(
+        max_examples=max(settings.default.max_examples // 4, 1) if settings.default else 25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
+    )
+    @given(schema=schemas())
+    def test_any_array(self, schema: Schema) -> None:
+        format = self.make_format()
+        try:
+            format.adapt(schema, ())
+        except UsageError:
+            return
+        with tempfile.TemporaryDirectory() as root:
+            self.round_trip(Path(root), schema)
+
+    # ---------------------------------------------------------------- adapt
+    @pytest.mark.parametrize("asked", [(), ("chunks",)], ids=str)
+    def test_adapt_is_idempotent(self, asked: tuple[str, ...]) -> None:
+        schema = Schema(
+            (10, 7, 4),
+            np.dtype(">f4"),
+            (3, 4, 4),
+            order=(2, 1, 0),
+            codec=Codec.parse("shuffle+gzip:4"),
+            fill_value=np.dtype(">f4").type(1.5),
+            attributes=ATTRIBUTES,
+            axes=("z", "y", "x"),
+        )
+        once = self.adapt(schema, asked)
+        twice = self.adapt(once, asked)
+        assert (once.shape, once.ndim) == (schema.shape, schema.ndim)
+        assert same_value(_fields(once), _fields(twice))
+        assert set(twice.notes) <= set(once.notes)
+        assert self.make_format().layout(once) == self.make_format().layout(twice)
+
+    def test_metadata_survives_or_is_named(self, tmp_path: Path) -> None:
+        schema = Schema(
+            (6, 4),
+            np.dtype("<f4"),
+            (3, 2),
+            fill_value=np.float32(-0.0),
+            attributes=ATTRIBUTES,
+            axes=("time", "x"),
+        )
+        adapted = self.adapt(schema)
+        self.round_trip(tmp_path, schema)
+        notes = " ".join(adapted.notes)
+        lost = [
+            key
+            for key, value in ATTRIBUTES.items()
+            if key not in adapted.attributes or not same_value(value, adapted.attributes[key])
+        ]
+        assert not lost or "attribute" in notes, f"{lost} lost without a word: {notes!r}"
+        assert adapted.axes == schema.axes or "axes" in notes or "axis" in notes
+        assert same_value(adapted.fill_value, schema.fill_value) or "fill" in notes
+
+    @pytest.mark.parametrize("bits", [0x7FC0_0005, 0x8000_0000, 0x7F80_0000], ids=["nan", "-0", "inf"])
+    def test_fill_values_keep_their_bits(self, tmp_path: Path, bits: int) -> None:
+        fill = np.array([bits], "<u4").view("<f4")[0]
+        schema = Schema((6, 4), np.dtype("<f4"), (3, 2), fill_value=fill)
+        if self.adapt(schema).fill_value is None:
+            pytest.skip(f"{self.make_format().name} holds no fill value")
+        data = np.full((6, 4), fill, "<f4")
+        data[0, 0], data[5, 3] = 1, 2
+        self.round_trip(tmp_path, schema, data=data)
+
+    # ---------------------------------------------------------------- stores
+    def test_missing_objects(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), fill_value=np.int32(7)))
+        layout = self.make_format().layout(schema)
+        if layout.objects.count < 2:
+            pytest.skip(f"{self.make_format().name} holds one object, which is always there")
+        path, _, expected = self.write(tmp_path, schema, noise((9, 7), schema.dtype), skip={(1, 2), (2, 0)})
+        store = self.make_format().open(path, self.inner)
+        if not store.fills:
+            with pytest.raises(CorruptError):
+                read_array(store)
+            return
+        for index in ((1, 2), (2, 0)):
+            expected[layout.objects.box(index).slices] = 0 if schema.fill_value is None else schema.fill_value
+        assert same_bits(read_array(store), expected)
+
+    def test_raw_bytes_lie_where_the_layout_says(self, tmp_path: Path) -> None:
+        store = self.round_trip(tmp_path, Schema((9, 7), np.dtype("<i4"), (4, 3)))
+        layout = store.layout
+        if layout.encoded or not layout.partial_reads or store.reads is Way.BOX:
+            pytest.skip(f"{store.format} cannot read a part of an object")
+        array = read_array(store)
+        for index in layout.objects.indices():
+            box, stored = layout.objects.box(index), layout.objects.stored(index)
+            (extent,) = find(store, index, [index])
+            assert extent is not None
+            assert extent.length in (None, stored.size * layout.itemsize)
+            last = tuple(n - 1 for n in box.within(stored).stop)
+            where = np.ravel_multi_index(
+                [last[a] for a in layout.order], [stored.shape[a] for a in layout.order]
+            )
+            offset = extent.offset + int(where) * layout.itemsize
+            one = np.frombuffer(read_extent(Extent(extent.path, offset, layout.itemsize)), layout.dtype)
+            assert one[0] == array[tuple(n - 1 for n in box.stop)]
+
+    def test_raw_objects_can_be_written_in_pieces(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
+        layout = self.make_format().layout(schema)
+        if layout.encoded or not layout.partial_writes:
+            pytest.skip(f"{self.make_format().name} writes whole objects only")
+        path, _, expected = self.write(tmp_path, schema, noise((9, 7), schema.dtype), pieces=3)
+        assert same_bits(read_array(self.make_format().open(path, self.inner)), expected)
+
+    def test_places_fit_the_layout(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
+        store = self.make_format().create(self.path(tmp_path), self.inner, schema)
+        try:
+            if store.writes is not Way.EXTENT:
+                pytest.skip(f"{store.format} places objects itself")
+            seen: set[tuple[str, int]] = set()
+            for index in store.layout.objects.indices():
+                place, stored = store.place(index), store.layout.objects.stored(index)
+                size = stored.size * store.layout.itemsize
+                assert place.length == (None if store.layout.encoded else size)
+                assert len(store.preamble(index)) in (0, place.offset)
+                seen.add((place.path, place.offset))
+                if not store.layout.encoded:
+                    flat = unit_bytes(store.layout, noise(stored.shape, store.layout.dtype))
+                    assert bytes(store.encode(flat)) == flat.tobytes()
+            assert len(seen) == store.layout.objects.count
+        finally:
+            store.abort()
+
+    def test_stores_can_be_pickled(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), attributes=ATTRIBUTES))
+        store = self.round_trip(tmp_path, schema)
+        copy = pickle.loads(pickle.dumps(store))  # noqa: S301 - our own bytes
+        check_schema(copy, store.schema, store.layout)
+        assert same_bits(read_array(copy), read_array(store))
+
+    def test_a_source_is_not_written(self, tmp_path: Path) -> None:
+        path, _, _ = self.write(
+            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
+        )
+        before = snapshot(path)
+        for file in _files(path):
+            file.chmod(0o444)
+        store = self.make_format().open(path, self.inner)
+        read_array(store)
+        store.abort()
+        assert snapshot(path) == before
+
+    # ---------------------------------------------------------------- what is not ours, or broken
+    def test_probe_knows_its_own(self, tmp_path: Path) -> None:
+        path, _, _ = self.write(
+            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
+        )
+        assert self.make_format().probe(path)
+
+    def test_probe_refuses_others(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "notes.json").write_text("{}")
+        (tmp_path / "empty").write_bytes(b"")
+        (tmp_path / "text.txt").write_text("not an array\n" * 100)
+        (tmp_path / "noise.bin").write_bytes(noise((4096,), "u1").tobytes())
+        assert [entry.name for entry in tmp_path.iterdir() if self.make_format().probe(str(entry))] == []
+
+    def test_errors_are_typed(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "empty").write_bytes(b"")
+        (tmp_path / "noise.bin").write_bytes(noise((4096,), "u1").tobytes())
+        for name in ("nowhere", "folder", "empty", "noise.bin"):
+            with pytest.raises(ReblockError, match=name):
+                self.make_format().open(str(tmp_path / name), self.inner)
+
+    def test_an_unknown_inner_path_is_an_error(self, tmp_path: Path) -> None:
+        path, _, _ = self.write(
+            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
+        )
+        with pytest.raises(ReblockError):
+            self.make_format().open(path, "no/such/array")
+
+    def test_create_refuses_what_exists(self, tmp_path: Path) -> None:
+        path, adapted, expected = self.write(
+            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
+        )
+        before = snapshot(path)
+        with pytest.raises(ReblockError):
+            self.make_format().create(path, self.inner, adapted)
+        assert snapshot(path) == before
+        assert same_bits(read_array(self.make_format().open(path, self.inner)), expected)
+
+    def test_create_in_no_folder_is_an_error(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((4,), np.dtype("<i4"), (2,)))
+        (tmp_path / "file").write_text("")
+        with pytest.raises(ReblockError):
+            self.make_format().create(self.path(tmp_path / "file"), self.inner, schema)
+        assert os.listdir(tmp_path) == ["file"]
+
+    def test_truncated_files_are_noticed(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), attributes={"a": "b"}))
+        root = tmp_path / "whole"
+        root.mkdir()
+        path, _, expected = self.write(root, schema, noise((9, 7), schema.dtype))
+        names = [file.relative_to(root) for file in _files(path)]
+        for number, (name, keep) in enumerate((name, keep) for name in names for keep in (0, 0.5, -1)):
+            copy = tmp_path / str(number)
+            shutil.copytree(root, copy)
+            size = (copy / name).stat().st_size
+            os.truncate(copy / name, size - 1 if keep < 0 else int(size * keep))
+            try:
+                got = read_array(self.make_format().open(self.path(copy), self.inner))
+            except ReblockError:
+                continue
+            assert same_bits(got, expected), f"{name} cut to {keep} of its size went unnoticed"
+
+
+# ---------------------------------------------------------------- comparisons
+def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
+    """A reopened store says what was asked for."""
+    assert same_value(_fields(store.schema), _fields(schema))
+    assert store.layout == layout
+    assert (store.layout.shape, store.layout.dtype) == (schema.shape, schema.dtype)
+    assert store.layout.order == schema.order
+    assert store.layout.encoded == bool(schema.codec)
+    assert sorted(store.layout.order) == list(range(schema.ndim))
+
+
+def check_cover(layout: Layout) -> None:
+    """Units cover the array exactly, and none lies in two objects."""
+    seen = np.zeros(layout.shape, np.int8)
+    for index in layout.objects.indices():
+        whole = layout.objects.box(index)
+        for unit in layout.units.touching(whole):
+            assert whole.contains(layout.units.box(unit))
+            seen[(*layout.units.box(unit).slices, ...)] += 1
+    assert (seen == 1).all()
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Equality of metadata: lists, tuples and arrays alike; floating point numbers by their bits."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
+    one, other = _plain(one), _plain(other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_value, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return np.float64(one).tobytes() == np.float64(other).tobytes()
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufSU":
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _fields(schema: Schema) -> dict[str, Any]:
+    """All that must come back; chunks as the grid that they make, since 5 and 3 cut an axis of 3 alike."""
+    bare = replace(schema, notes=())
+    grid = Grid.of(bare.shape, bare.chunks)
+    return {
+        **{name: getattr(bare, name) for name in ("shape", "shards", "order", "attributes", "axes")},
+        "dtype": bare.dtype.str,
+        "chunks": [axis.lengths() for axis in grid.axes],
+        "codec": str(bare.codec),
+        "fill_value": None if bare.fill_value is None else np.asarray(bare.fill_value, bare.dtype).tobytes(),
+    }
+
+
+def _files(path: str) -> list[Path]:
+    top = Path(path)
+    return [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.is_file())
+
+
+def snapshot(path: str) -> dict[str, bytes]:
+    """Every file below a path with its bytes."""
+    return {str(file): file.read_bytes() for file in _files(path)}

@@ -1,0 +1,151 @@
+"""Reads and writes whole arrays by the rules of the Store protocol alone: one thread, one call at a time.
+
+It is slow and simple on purpose: what an adapter says is all it knows, so an array that makes the round trip
+through it can be moved by any engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError
+from reblock.geometry.grid import inverse
+from reblock.model.layout import Layout
+from reblock.model.store import Bytes, Extent, Flat, Index, Store, Way
+
+#: An array of any type.
+Array = npt.NDArray[Any]
+
+
+def read_array(store: Store) -> Array:
+    """The whole array as it is stored, in `store.layout.dtype`."""
+    layout = store.layout
+    out = np.empty(layout.shape, layout.dtype)
+    if store.reads is Way.BOX:
+        for unit in layout.units.indices():
+            box = layout.units.box(unit)
+            piece = np.empty(box.shape, layout.dtype)
+            store.read_box(box, piece)
+            out[(*box.slices, ...)] = piece
+        return out
+    for index in layout.objects.indices():
+        units = list(layout.units.touching(layout.objects.box(index)))
+        for unit, extent in zip(units, find(store, index, units), strict=True):
+            box = layout.units.box(unit)
+            stored = read_unit(store, unit, extent)
+            # The ellipsis keeps an array an array where there are no axes.
+            out[(*box.slices, ...)] = stored[(*box.within(layout.units.stored(unit)).slices, ...)]
+    return out
+
+
+def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
+    """`store.extents`, where an object whose file is not there counts as not stored."""
+    try:
+        return list(store.extents(index, units, read_extent))
+    except FileNotFoundError:
+        return [None] * len(units)
+
+
+def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
+    """One unit's elements, overhang included; fill where the format says so."""
+    layout = store.layout
+    shape = layout.units.stored(unit).shape
+    data: Bytes | None = None
+    if extent is not None:
+        try:
+            data = read_extent(extent)
+        except FileNotFoundError:
+            data = None
+    if extent is None or data is None:
+        if not store.fills:
+            raise CorruptError(f"chunk {unit} of {store.location} is not there")
+        return fill_array(store, shape)
+    flat: Flat = np.empty(int(np.prod(shape, dtype=np.int64)) * layout.itemsize, np.uint8)
+    store.decode(data, extent, flat)
+    return unit_view(layout, flat, shape)
+
+
+def fill_array(store: Store, shape: tuple[int, ...]) -> Array:
+    """An array of the store's fill value, or of zeros where it has none."""
+    out = np.zeros(shape, store.layout.dtype)
+    if store.schema.fill_value is not None:
+        out[...] = np.asarray(store.schema.fill_value, store.layout.dtype)
+    return out
+
+
+def unit_view(layout: Layout, flat: Flat, shape: tuple[int, ...]) -> Array:
+    """A unit's decoded bytes as an array in the array's own axes."""
+    ordered = tuple(shape[axis] for axis in layout.order)
+    return flat.view(layout.dtype).reshape(ordered).transpose(inverse(layout.order))
+
+
+def unit_bytes(layout: Layout, data: Array) -> Flat:
+    """The bytes of an object from its elements in the array's own axes."""
+    ordered = np.ascontiguousarray(data.transpose(layout.order))
+    return ordered.reshape(-1).view(np.uint8)
+
+
+def read_extent(extent: Extent) -> bytes:
+    """Bytes at an extent; FileNotFoundError where there is no such file, CorruptError where it is short."""
+    fd = os.open(extent.path, os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        start = extent.offset if extent.offset >= 0 else size + extent.offset
+        length = max(size - start, 0) if extent.length is None else extent.length
+        data = os.pread(fd, length, start) if start >= 0 else b""
+    finally:
+        os.close(fd)
+    if start < 0 or len(data) != length:
+        raise CorruptError(f"{extent.path}: {length} bytes wanted at {start}, the file has {size}")
+    return data
+
+
+def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection[Index] = ()) -> None:
+    """Write every object but those in `skip`; `pieces` > 1 writes raw objects piece by piece, last one first.
+
+    The caller calls `store.commit()`.
+    """
+    layout = store.layout
+    assert array.shape == layout.shape, f"{array.shape} is not the store's shape {layout.shape}"
+    assert array.dtype == layout.dtype, f"{array.dtype} is not the store's type {layout.dtype}"
+    for index in layout.objects.indices():
+        if index in skip:
+            continue
+        box = layout.objects.box(index)
+        if store.writes is Way.BOX:
+            store.write_box(box, np.array(array[(*box.slices, ...)], order="C"))
+            continue
+        stored = layout.objects.stored(index)
+        buffer = fill_array(store, stored.shape)
+        buffer[(*box.within(stored).slices, ...)] = array[(*box.slices, ...)]
+        data = store.encode(unit_bytes(layout, buffer))
+        if store.writes is Way.UNIT:
+            store.write_unit(index, data)
+        else:
+            write_object(store, index, data, pieces=pieces)
+
+
+def write_object(store: Store, index: Index, data: Bytes, *, pieces: int = 1) -> None:
+    """Put an object's bytes where the store says."""
+    place = store.place(index)
+    view = memoryview(data).cast("B")
+    os.makedirs(os.path.dirname(place.path), exist_ok=True)
+    fd = os.open(place.path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        _pwrite(fd, memoryview(store.preamble(index)).cast("B"), 0)
+        step = max(-(-len(view) // pieces), 1)
+        for start in reversed(range(0, len(view), step)):
+            _pwrite(fd, view[start : start + step], place.offset + start)
+    finally:
+        os.close(fd)
+
+
+def _pwrite(fd: int, view: memoryview, offset: int) -> None:
+    while view:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done

@@ -1,0 +1,67 @@
+"""Sizes and durations between text and numbers: "512 MiB" <-> 536870912."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from reblock.errors import UsageError
+
+_DECIMAL = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5}
+_SUFFIXES = {
+    **_DECIMAL,
+    **{f"{letter}b": factor for letter, factor in _DECIMAL.items() if letter not in ("", "b")},
+    **{f"{letter}ib": 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
+    **{f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
+}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.ASCII)
+_LARGEST = 2**63 - 1
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes from an integer or from text like "512MiB", "4 GB" or "1.5GiB"."""
+    if isinstance(text, bool):
+        raise UsageError(f"a size is bytes or text like 512MiB, not {text!r}")
+    if isinstance(text, int):
+        size = text
+    else:
+        match = _SIZE.fullmatch(str(text).strip().lower())
+        if match is None or match[2] not in _SUFFIXES:
+            raise UsageError(f"cannot read the size {text!r}: write bytes, or a number with KB, MB, GB, KiB, MiB or GiB")
+        size = int(Decimal(match[1]) * _SUFFIXES[match[2]])
+    if not 0 <= size <= _LARGEST:
+        raise UsageError(f"the size {text!r} must lie between 0 and 8 EiB")
+    return size
+
+
+def format_size(size: float) -> str:
+    """Bytes for people: binary units, three significant digits."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    unit = "B"
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        size /= 1024
+        if size < 1023.5:
+            break
+    digits = 2 if size < 10 else 1 if size < 100 else 0
+    return f"{size:.{digits}f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def format_count(count: int) -> str:
+    """An integer with thousands separators."""
+    return f"{count:,}"

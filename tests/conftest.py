@@ -1,0 +1,20 @@
+"""What all tests share: how hard Hypothesis tries.
+
+`make fuzz` raises the number of examples through REBLOCK_EXAMPLES; a test that needs its own number should
+scale `settings.default.max_examples` rather than name one. There is no deadline: the first example of a test
+pays for imports, and two test processes share the machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "reblock",
+    max_examples=int(os.environ.get("REBLOCK_EXAMPLES", "100")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("reblock")
