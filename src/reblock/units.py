@@ -27,7 +27,7 @@ def parse_size(text: str | int) -> int:
     else:
         match = _SIZE.fullmatch(str(text).strip().lower())
         if match is None or match[2] not in _SUFFIXES:
-            raise UsageError(f"cannot read the size {text!r}: write bytes, or a number with KB, MB, GB, KiB, MiB or GiB")
+            raise UsageError(f"cannot read the size {text!r}: write bytes, or a number with KB, MB, GB, KiB, MiB, GiB")
         size = int(Decimal(match[1]) * _SUFFIXES[match[2]])
     if not 0 <= size <= _LARGEST:
         raise UsageError(f"the size {text!r} must lie between 0 and 8 EiB")
@@ -38,13 +38,11 @@ def format_size(size: float) -> str:
     """Bytes for people: binary units, three significant digits."""
     if size < 1024:
         return f"{size:.0f} B"
-    unit = "B"
-    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        size /= 1024
-        if size < 1023.5:
-            break
+    units = iter(("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+    while size >= 1023.5 and (unit := next(units, None)):
+        size, name = size / 1024, unit
     digits = 2 if size < 10 else 1 if size < 100 else 0
-    return f"{size:.{digits}f} {unit}"
+    return f"{size:.{digits}f} {name}"
 
 
 def format_seconds(seconds: float) -> str:

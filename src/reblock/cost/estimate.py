@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from reblock.cost.memory import buffer_bytes, flight_bytes, held_elements
+from reblock.cost.memory import allocated_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.model import Cost, Device, Layout, Pass, Plan, Problem, Traffic
 
@@ -20,26 +20,23 @@ class Sweep:
     """What it does to the layout it writes."""
     held_bytes: int
     """Most bytes of elements held."""
-    buffer_bytes: int
-    """Most bytes of write buffers."""
-    flight_bytes: int
-    """Bytes of units in flight at the plan's depth."""
+    peak_bytes: int
+    """Most bytes that the engine allocates."""
     seconds: float
     """Time on the devices."""
 
 
 def estimate_pass(
-    sweep: Pass, source: Layout, target: Layout, depth: int, devices: tuple[Device, Device]
+    sweep: Pass, source: Layout, target: Layout, plan: Plan, devices: tuple[Device, Device]
 ) -> Sweep:
-    """Price one pass between two layouts on two devices."""
+    """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
     return Sweep(
         reads,
         writes,
         held_elements(sweep) * target.itemsize,
-        buffer_bytes(sweep, target),
-        depth * flight_bytes(sweep, source, target),
+        allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes),
         _seconds(reads, writes, source, target, devices),
     )
 
@@ -51,7 +48,7 @@ def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
     scratch_device = problem.scratch_device or target_device
     devices = [problem.device, *(scratch_device for _ in plan.scratch), target_device]
     return [
-        estimate_pass(sweep, source, target, plan.depth, (devices[k], devices[k + 1]))
+        estimate_pass(sweep, source, target, plan, (devices[k], devices[k + 1]))
         for k, (sweep, source, target) in enumerate(sides)
     ]
 
@@ -74,7 +71,7 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
         bytes_written=sum(sweep.target.bytes for sweep in sweeps),
         read_amplification=first / logical if logical else 1.0,
         scratch_bytes=_scratch_bytes(plan),
-        peak_bytes=max((sweep.buffer_bytes + sweep.flight_bytes for sweep in sweeps), default=0),
+        peak_bytes=max((sweep.peak_bytes for sweep in sweeps), default=0),
         held_bytes=max((sweep.held_bytes for sweep in sweeps), default=0),
         seconds=sum(sweep.seconds for sweep in sweeps),
     )

@@ -13,7 +13,7 @@ that p completes, R(p) and W(p) their sums before p, and V the volume of the axe
 
 Only distinct pairs (r, w) recurse, and of the positions that share a pair only the corners of their hull can
 be the maximum. Along an axis that repeats, the terms are linear in the number of periods, so the first and
-the last period are enough. With a task grid the peak is the largest over the classes of tasks.
+the last two periods are enough. With a task grid the peak is the largest over the classes of tasks.
 
 What the engine allocates follows the same recursion with r(p) = the length of write blocks first touched at p:
 it keeps one buffer per write box, from its first element to its last.
@@ -126,9 +126,13 @@ def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, i
         cuts = tasks.cuts()
     else:
         cuts = np.concatenate([tasks.cuts(0, low + period), tasks.cuts(low + repeats * period)])
+    ends = tasks.starts(tasks.indices(cuts) + 1)
+    # Of the tasks that read one block only the longest can matter: memory is proportional to its length.
+    keep = reads.indices(ends) - reads.indices(cuts) > 1
+    keep[np.argmax(np.where(keep, 0, ends - cuts))] = keep[-1] = True
+    cuts, ends = cuts[keep], ends[keep]
     if cuts.size > MANY_CLASSES:
         raise Refused(f"more than {MANY_CLASSES:,} different tasks along one axis: cut tasks where the grids meet")
-    ends = tasks.starts(tasks.indices(cuts) + 1)
     return list(zip(cuts.tolist(), ends.tolist(), strict=True))
 
 
@@ -153,13 +157,17 @@ def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allo
 
 
 def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
-    """Starts of the read blocks of a task: all of them, or the first and last period."""
+    """Starts of the read blocks of a task: all of them, or the first and the last two periods.
+
+    The very last read block of the repeated part may reach into the tail of the write grid and complete other
+    lengths there than its likes before it, so the last of those is looked at too.
+    """
     low, high = max(start, reads.middle[0], writes.middle[0]), min(stop, reads.middle[1], writes.middle[1])
     period = lcm(reads.period or 1, writes.period or 1)
     repeats = max(high - low, 0) // period
     if repeats < 3:
         return reads.cuts(start, stop)
-    return np.concatenate([reads.cuts(start, low + period), reads.cuts(low + (repeats - 1) * period, stop)])
+    return np.concatenate([reads.cuts(start, low + period), reads.cuts(low + (repeats - 2) * period, stop)])
 
 
 def _hull(points: list[tuple[int, int]]) -> Points:
@@ -183,7 +191,7 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
 def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
     """Bytes of one unit on its way through the engine, beside the write buffers."""
     if source.encoded:
-        reading = 2 * source.unit_bytes
+        reading = source.unit_bytes + most_stored_bytes(source.unit_bytes)
     elif source.indexed:
         reading = source.unit_bytes
     else:
@@ -191,5 +199,22 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
         if sweep.read_access is Access.RUNS:
             visit = tuple(map(min, sweep.reads.largest, source.objects.largest))
         reading = min(prod(visit) * source.itemsize, PIECE_BYTES)
-    writing = target.object_bytes if target.encoded or target.indexed else 0
+    writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
     return reading + writing
+
+
+def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, memory_bytes: int) -> int:
+    """What the engine allocates for a pass with that many units in flight, inside a budget.
+
+    Beside the buffers that it must hold it keeps as many again, so that boxes can still be written while the next
+    ones are read; never more than the budget, nor than the whole array.
+    """
+    buffers = buffer_bytes(sweep, target)
+    everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
+    flight = depth * flight_bytes(sweep, source, target)
+    return max(min(2 * buffers, everything, memory_bytes - flight), buffers) + flight
+
+
+def most_stored_bytes(unit_bytes: int) -> int:
+    """No codec makes a unit much longer than it is: an eighth, and a page for headers."""
+    return unit_bytes + unit_bytes // 8 + 4096

@@ -1,1 +1,20 @@
-"""Placeholder."""
+"""The engine: carries out a plan that it did not make, on storage that it does not know."""
+
+from reblock.engine.disk import Disk
+from reblock.engine.pipeline import execute
+from reblock.engine.reference import execute_in_order
+from reblock.engine.region import differences, load
+from reblock.engine.report import Measured, Report, measured_cost
+from reblock.engine.view import View
+
+__all__ = [
+    "Disk",
+    "Measured",
+    "Report",
+    "View",
+    "differences",
+    "execute",
+    "execute_in_order",
+    "load",
+    "measured_cost",
+]

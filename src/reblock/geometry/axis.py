@@ -9,7 +9,8 @@ Every cut axis that repartitioning meets has the same form ::
 A regular axis is a pattern of one length; an irregular one is all tail; the common refinement of two
 regular axes repeats with the least common multiple of their lengths. `lead` and `trail` say how far the
 first and the last block stick out of the axis: stored chunks do, at the edge of a crop and where a format
-pads its last chunk. Lengths, starts and indices cost O(pattern), whatever the number of blocks.
+pads its last chunk. Lengths, starts and indices cost O(pattern), whatever the number of blocks. An axis of few
+blocks is regular or all tail, so that there the same cuts make equal axes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ Ints = npt.NDArray[np.int64]
 
 #: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
 MANY_CUTS = 1 << 21
+
+#: Blocks up to which an axis that is not regular is kept and written as the list of its lengths.
+FEW_BLOCKS = 128
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ class Axis:
             return cls()
         whole, rest = divmod(length, chunk)
         trail = chunk - rest if padded and rest else 0
-        return cls((), (chunk,) if whole else (), whole, (rest,) if rest else (), 0, trail)
+        if not whole:
+            return cls((), (length,), 1, (), 0, trail)
+        return cls((), (chunk,), whole, (rest,) if rest else (), 0, trail)
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> Axis:
@@ -243,11 +249,15 @@ class Axis:
             np.union1d(self.cuts(a, b), other.cuts(a, b))
             for a, b in ((0, first), (first, first + period), (stop, self.length))
         )
-        return Axis(
+        made = Axis(
             _differences(head, first),
             *_primitive(_differences(pattern, first + period), repeats),
             _differences(tail, self.length),
         )
+        for one in (self, other):
+            if made.count == one.count:
+                return one.clipped()
+        return _listed(made)
 
     def crop(self, start: int, stop: int) -> Axis:
         """The part [start, stop), counted from `start`; cut blocks stick out."""
@@ -273,14 +283,15 @@ class Axis:
             repeats, rest = divmod(turns, len(pattern))
             tail = pattern[:rest] + tail
         opening, closing = self.start(first + 1) - start, stop - self.start(last)
-        return _absorb(Axis((opening, *head), pattern if repeats else (), repeats, (*tail, closing), lead, trail))
+        made = Axis((opening, *head), pattern if repeats else (), repeats, (*tail, closing), lead, trail)
+        return _listed(_absorb(made))
 
     def multiple(self, factor: int) -> Axis:
         """Runs of `factor` consecutive blocks joined to one, from the start."""
         if factor <= 1:
             return self.clipped()
-        if not self.head and len(self.pattern) == 1 and len(self.tail) <= 1:
-            return Axis.regular(self.length, self.pattern[0] * factor)
+        if self.step is not None:
+            return Axis.regular(self.length, self.step * factor)
         return _normal(self.cuts()[::factor], self.length)
 
     # ---------------------------------------------------------------- text
@@ -297,7 +308,7 @@ class Axis:
         """An integer, a list of lengths, or the parts where a list would be long."""
         if self.step is not None:
             return self.step
-        if self.count <= 4096:
+        if self.count <= FEW_BLOCKS or not self.repeats:
             return self.lengths()
         return {"head": list(self.head), "pattern": list(self.pattern), "repeats": self.repeats, "tail": list(self.tail)}
 
@@ -316,6 +327,11 @@ def _differences(cuts: Ints, stop: int) -> tuple[int, ...]:
 def _normal(cuts: Ints, length: int) -> Axis:
     """An axis from its cuts."""
     return Axis.of(_differences(cuts, length))
+
+
+def _listed(axis: Axis) -> Axis:
+    """An axis of few blocks as the list of its lengths."""
+    return replace(Axis.of(axis.lengths()), lead=axis.lead, trail=axis.trail) if axis.count <= FEW_BLOCKS else axis
 
 
 def _primitive(pattern: tuple[int, ...], repeats: int) -> tuple[tuple[int, ...], int]:

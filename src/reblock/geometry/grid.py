@@ -79,18 +79,17 @@ class Grid:
         pairs = [axis.stored(i) for axis, i in zip(self.axes, index, strict=True)]
         return Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
 
-    def touching(self, box: Box) -> Iterator[tuple[int, ...]]:
-        """Indices of the boxes that meet a box, in C order."""
-        return product(*(axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)))
+    def touching(self, box: Box, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
+        """Indices of the boxes that meet a box; `order` lists the axes from the slowest to the fastest."""
+        ranges = [axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)]
+        if order is None or tuple(order) == tuple(range(self.ndim)):
+            return product(*ranges)
+        where = inverse(order)
+        return (tuple(index[place] for place in where) for index in product(*(ranges[axis] for axis in order)))
 
     def indices(self, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
-        """Every index; `order` lists the axes from the slowest to the fastest."""
-        if order is None or tuple(order) == tuple(range(self.ndim)):
-            yield from product(*map(range, self.counts))
-            return
-        where = inverse(order)
-        for index in product(*(range(self.counts[axis]) for axis in order)):
-            yield tuple(index[place] for place in where)
+        """Every index, in the same way."""
+        return self.touching(Box.whole(self.shape), order)
 
     def refine(self, other: Grid) -> Grid:
         """The common refinement: every cut of both."""

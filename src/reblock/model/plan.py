@@ -87,6 +87,8 @@ class Plan:
     """Whether passes that share T run task by task, so that scratch holds one task only."""
     depth: int = 1
     """Units in flight at once; each takes memory beside the write buffers."""
+    memory_bytes: int = 0
+    """What the engine may allocate: all that the plan needs, and room for writes to lag behind reads."""
 
     def sides(self, source: Layout, target: Layout) -> list[tuple[Pass, Layout, Layout]]:
         """Each pass with the layout it reads and the layout it writes."""
@@ -102,6 +104,7 @@ class Plan:
             "scratch": [{"chunks": s.objects.to_json(), "order": list(s.order), "dtype": s.dtype.str} for s in self.scratch],
             "interleaved": self.interleaved,
             "depth": self.depth,
+            "memory_bytes": self.memory_bytes,
         }
 
     @classmethod
@@ -114,6 +117,7 @@ class Plan:
             tuple(Layout.raw(s["dtype"], Grid.from_json(s["chunks"], shape), s["order"]) for s in value["scratch"]),
             value["interleaved"],
             value["depth"],
+            value["memory_bytes"],
         )
 
 

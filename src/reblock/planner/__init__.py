@@ -1,1 +1,7 @@
-"""Placeholder."""
+"""The planner: ranks what strategies propose, checks it, and says why."""
+
+from reblock.planner.check import check
+from reblock.planner.choose import AUTO, OBJECTIVES, Alternative, Decision, choose
+from reblock.planner.chunks import proportional
+
+__all__ = ["AUTO", "OBJECTIVES", "Alternative", "Decision", "check", "choose", "proportional"]

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Words and pictures of plans and reports."""

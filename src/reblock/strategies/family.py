@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reblock.cost.estimate import moving_seconds
-from reblock.cost.memory import buffer_bytes, flight_bytes, held_elements
+from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Grid
@@ -68,16 +68,24 @@ def needed_bytes(plan: Plan, problem: Problem) -> int:
     return max(needs)
 
 
-def fit(plan: Plan, problem: Problem) -> Plan:
-    """The plan with as many units in flight as device and budget allow; Refused if not even one fits."""
+def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
+    """The plan with as many units in flight as device and budget allow; Refused if not even one fits.
+
+    `frugal` takes no more memory than it must.
+    """
     needs = needed_bytes(plan, problem)
     if needs > problem.memory_bytes:
         raise Refused(
             f"needs {format_size(needs)} ({needs} bytes), the budget is {format_size(problem.memory_bytes)}",
             needs_memory_bytes=needs,
         )
-    depths = [problem.device.depth]
-    for made, source, target in plan.sides(problem.source, problem.target):
+    if frugal:
+        return replace(plan, depth=1, memory_bytes=needs)
+    depths, grants = [problem.device.depth], [needs]
+    sides = plan.sides(problem.source, problem.target)
+    for made, source, target in sides:
         room = problem.memory_bytes - (0 if problem.held else buffer_bytes(made, target))
         depths.append(room // max(flight_bytes(made, source, target), 1))
-    return replace(plan, depth=max(min(depths), 1))
+    depth = max(min(depths), 1)
+    grants += [allocated_bytes(*side, depth, problem.memory_bytes) for side in sides]
+    return replace(plan, depth=depth, memory_bytes=max(grants))

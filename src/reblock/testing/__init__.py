@@ -11,4 +11,4 @@ import sys
 
 if "pytest" in sys.modules:
     # Before the contract is imported, so that its failures show the values that were compared.
-    sys.modules["pytest"].register_assert_rewrite("reblock.testing.contract")
+    sys.modules["pytest"].register_assert_rewrite("reblock.testing.contract", "reblock.testing.compare")

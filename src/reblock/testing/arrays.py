@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,34 +30,23 @@ def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
     dtype = np.dtype(dtype)
     rng = np.random.default_rng([seed, *shape])
     if dtype.kind == "b":
-        return rng.integers(0, 2, shape, np.uint8).view(np.bool_)
+        return np.asarray(rng.integers(0, 2, shape, np.uint8), np.bool_)
     count = int(np.prod(shape, dtype=np.int64))
-    return rng.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype).reshape(shape)
+    return np.frombuffer(rng.bytes(count * dtype.itemsize), dtype).reshape(shape).copy()
 
 
 def specials(dtype: Any) -> Array:
-    """The values that careless code changes: both zeros, infinities, quiet and signalling NaNs with payloads."""
+    """The values that careless code changes: both zeros, infinities, NaNs of all kinds."""
     dtype = np.dtype(dtype)
     real = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // (2 if dtype.kind == 'c' else 1)}")
     word = np.dtype(f"{dtype.byteorder}u{real.itemsize}")
     mantissa = np.finfo(real.newbyteorder("=")).nmant
     sign, top = 1 << (8 * real.itemsize - 1), (1 << (8 * real.itemsize - 1)) - (1 << mantissa)
     quiet = 1 << (mantissa - 1)
-    bits = [
-        0,
-        sign,
-        1,
-        sign | 1,
-        top,
-        sign | top,
-        top | quiet,
-        sign | top | quiet,
-        top | quiet | 5,
-        top | 3,
-        sign | top | 3,
-    ]
+    positive = [0, 1, top, top | quiet, top | quiet | 5, top | 3]
+    bits = [*positive, *(sign | one for one in positive)]
     if dtype.kind == "c":
-        bits = [part for one in bits for other in (bits[1], bits[9], one) for part in (one, other)]
+        bits = [part for one in bits for other in (sign, top | 3, one) for part in (one, other)]
     return np.array(bits, word).view(dtype)
 
 
@@ -90,7 +80,7 @@ def cuts(draw: st.DrawFn, length: int, *, irregular: bool = True) -> Cut:
         return draw(st.integers(1, max(length, 1) + 2))
     inner = draw(st.sets(st.integers(1, length - 1), max_size=4)) if length > 1 else set()
     edges = [0, *sorted(inner), length]
-    return tuple(b - a for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(edges))
 
 
 @st.composite

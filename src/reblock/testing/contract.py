@@ -20,8 +20,7 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,11 +31,11 @@ from hypothesis import HealthCheck, given, settings
 from reblock.errors import CorruptError, ReblockError, UsageError
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
-from reblock.model.layout import Layout
 from reblock.model.schema import Schema
 from reblock.model.store import Extent, Format, Store, Way
 from reblock.testing.arrays import DTYPES, Array, in_byte_order, noise, same_bits, schemas, specials
-from reblock.testing.reference_io import find, read_array, read_extent, unit_bytes, write_array
+from reblock.testing.compare import check_cover, check_schema, fields, files, same_value, snapshot
+from reblock.testing.reference_io import find, is_there, read_array, read_extent, unit_bytes, write_array
 
 #: Shapes with chunks: 0-d to 5-D, empty axes, whole, dividing, dividing nothing, larger than the array.
 SHAPES: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
@@ -100,38 +99,35 @@ class FormatContract:
             pytest.skip(f"{self.make_format().name} cannot hold this: {error}")
 
     def write(self, root: Path, schema: Schema, data: Array, **options: Any) -> tuple[str, Schema, Array]:
-        """Make an array: its path, its adapted schema, and the elements as they should come back."""
-        format, path = self.make_format(), self.path(root)
-        assert format.adapt(schema, ()) == schema, "write() takes an adapted schema"
+        """Make an array of an adapted schema: its path, the schema, and the elements as they should come back."""
+        kind, path = self.make_format(), self.path(root)
         expected = in_byte_order(data, schema.dtype)
-        store = format.create(path, self.inner, schema)
-        assert store.layout == format.layout(schema)
+        store = kind.create(path, self.inner, schema)
+        assert store.layout == kind.layout(schema)
         write_array(store, expected, **options)
         store.checkpoint()
         store.commit()
         return path, schema, expected
 
-    def round_trip(
-        self, root: Path, schema: Schema, asked: Collection[str] = (), data: Array | None = None
-    ) -> Store:
+    def round_trip(self, root: Path, schema: Schema, asked: Collection[str] = (), data: Array | None = None) -> Store:
         """Create, write, commit, reopen, compare all; the reopened store."""
-        format = self.make_format()
+        kind = self.make_format()
         if data is None:
             data = noise(schema.shape, schema.dtype)
         path, adapted, expected = self.write(root, self.adapt(schema, asked), data)
         assert os.listdir(root) == [os.path.basename(path)], "files outside the array's own path"
-        store = format.open(path, self.inner)
-        check_schema(store, adapted, format.layout(adapted))
+        store = kind.open(path, self.inner)
+        check_schema(store, adapted, kind.layout(adapted))
         check_cover(store.layout)
         assert same_bits(read_array(store), expected)
         return store
 
     # ---------------------------------------------------------------- the format
     def test_it_is_a_format(self) -> None:
-        format = self.make_format()
-        assert isinstance(format, Format)
-        assert format.name.isidentifier()
-        assert all(suffix.startswith(".") for suffix in format.suffixes)
+        kind = self.make_format()
+        assert isinstance(kind, Format)
+        assert kind.name.isidentifier()
+        assert all(suffix.startswith(".") for suffix in kind.suffixes)
 
     def test_stores_say_what_they_are(self, tmp_path: Path) -> None:
         store = self.round_trip(tmp_path, Schema((6, 4), np.dtype("<i4"), (3, 2)))
@@ -171,16 +167,18 @@ class FormatContract:
         store = self.round_trip(tmp_path, schema, asked={"order", "codec"})
         assert store.layout.order == order
 
-    def test_every_codec(self, tmp_path: Path, subtests: pytest.Subtests) -> None:
-        smooth = (np.arange(13 * 11, dtype="<i4") // 7).reshape(13, 11)
-        for number, text in enumerate(self.codecs):
-            with subtests.test(codec=text):
-                root = tmp_path / str(number)
-                root.mkdir()
-                schema = Schema(smooth.shape, smooth.dtype, (5, 4), codec=Codec.parse(text))
-                store = self.round_trip(root, schema, asked={"codec"}, data=smooth)
-                assert store.schema.codec == Codec.parse(text)
-                assert store.layout.encoded
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test per codec of the subclass."""
+        if "each_codec" in metafunc.fixturenames:
+            metafunc.parametrize("each_codec", self.codecs)
+
+    def test_every_codec(self, tmp_path: Path, each_codec: str) -> None:
+        data = (np.arange(13 * 11, dtype="<i4") // 7).reshape(13, 11)
+        schema = Schema(data.shape, data.dtype, (5, 4), codec=Codec.parse(each_codec))
+        store = self.round_trip(tmp_path, schema, asked={"codec"}, data=data)
+        assert store.layout.encoded
+        # HDF5 calls zlib gzip: another name is fine, another compressor would have to be named.
+        assert len(store.schema.codec.stages) == len(schema.codec.stages) or self.adapt(schema).notes
 
     @pytest.mark.parametrize("codec", ["none", "gzip:1"])
     @pytest.mark.parametrize("shape", [(13, 11), (12, 8), (3, 20)], ids=str)
@@ -198,9 +196,9 @@ class FormatContract:
     )
     @given(schema=schemas())
     def test_any_array(self, schema: Schema) -> None:
-        format = self.make_format()
+        kind = self.make_format()
         try:
-            format.adapt(schema, ())
+            kind.adapt(schema, ())
         except UsageError:
             return
         with tempfile.TemporaryDirectory() as root:
@@ -222,7 +220,7 @@ class FormatContract:
         once = self.adapt(schema, asked)
         twice = self.adapt(once, asked)
         assert (once.shape, once.ndim) == (schema.shape, schema.ndim)
-        assert same_value(_fields(once), _fields(twice))
+        assert same_value(fields(once), fields(twice))
         assert set(twice.notes) <= set(once.notes)
         assert self.make_format().layout(once) == self.make_format().layout(twice)
 
@@ -258,18 +256,22 @@ class FormatContract:
         self.round_trip(tmp_path, schema, data=data)
 
     # ---------------------------------------------------------------- stores
-    def test_missing_objects(self, tmp_path: Path) -> None:
-        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), fill_value=np.int32(7)))
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    def test_missing_objects(self, tmp_path: Path, codec: str) -> None:
+        wanted = Schema((9, 7), np.dtype("<i4"), (4, 3), fill_value=np.int32(7), codec=Codec.parse(codec))
+        schema, missing = self.adapt(wanted, {"codec"}), [(1, 2), (2, 0)]
         layout = self.make_format().layout(schema)
         if layout.objects.count < 2:
             pytest.skip(f"{self.make_format().name} holds one object, which is always there")
-        path, _, expected = self.write(tmp_path, schema, noise((9, 7), schema.dtype), skip={(1, 2), (2, 0)})
+        path, _, expected = self.write(tmp_path, schema, noise((9, 7), schema.dtype), skip=missing)
         store = self.make_format().open(path, self.inner)
+        if store.reads is Way.EXTENT and any(is_there(store, index) for index in missing):
+            pytest.skip(f"{store.format} makes room for every object at creation, so none is missing")
         if not store.fills:
             with pytest.raises(CorruptError):
                 read_array(store)
             return
-        for index in ((1, 2), (2, 0)):
+        for index in missing:
             expected[layout.objects.box(index).slices] = 0 if schema.fill_value is None else schema.fill_value
         assert same_bits(read_array(store), expected)
 
@@ -285,9 +287,7 @@ class FormatContract:
             assert extent is not None
             assert extent.length in (None, stored.size * layout.itemsize)
             last = tuple(n - 1 for n in box.within(stored).stop)
-            where = np.ravel_multi_index(
-                [last[a] for a in layout.order], [stored.shape[a] for a in layout.order]
-            )
+            where = np.ravel_multi_index([last[a] for a in layout.order], [stored.shape[a] for a in layout.order])
             offset = extent.offset + int(where) * layout.itemsize
             one = np.frombuffer(read_extent(Extent(extent.path, offset, layout.itemsize)), layout.dtype)
             assert one[0] == array[tuple(n - 1 for n in box.stop)]
@@ -328,11 +328,9 @@ class FormatContract:
         assert same_bits(read_array(copy), read_array(store))
 
     def test_a_source_is_not_written(self, tmp_path: Path) -> None:
-        path, _, _ = self.write(
-            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
-        )
+        path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
         before = snapshot(path)
-        for file in _files(path):
+        for file in files(path):
             file.chmod(0o444)
         store = self.make_format().open(path, self.inner)
         read_array(store)
@@ -341,9 +339,7 @@ class FormatContract:
 
     # ---------------------------------------------------------------- what is not ours, or broken
     def test_probe_knows_its_own(self, tmp_path: Path) -> None:
-        path, _, _ = self.write(
-            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
-        )
+        path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
         assert self.make_format().probe(path)
 
     def test_probe_refuses_others(self, tmp_path: Path) -> None:
@@ -364,9 +360,7 @@ class FormatContract:
                 self.make_format().open(str(tmp_path / name), self.inner)
 
     def test_an_unknown_inner_path_is_an_error(self, tmp_path: Path) -> None:
-        path, _, _ = self.write(
-            tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4")
-        )
+        path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
         with pytest.raises(ReblockError):
             self.make_format().open(path, "no/such/array")
 
@@ -392,7 +386,7 @@ class FormatContract:
         root = tmp_path / "whole"
         root.mkdir()
         path, _, expected = self.write(root, schema, noise((9, 7), schema.dtype))
-        names = [file.relative_to(root) for file in _files(path)]
+        names = [file.relative_to(root) for file in files(path)]
         for number, (name, keep) in enumerate((name, keep) for name in names for keep in (0, 0.5, -1)):
             copy = tmp_path / str(number)
             shutil.copytree(root, copy)
@@ -403,66 +397,3 @@ class FormatContract:
             except ReblockError:
                 continue
             assert same_bits(got, expected), f"{name} cut to {keep} of its size went unnoticed"
-
-
-# ---------------------------------------------------------------- comparisons
-def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
-    """A reopened store says what was asked for."""
-    assert same_value(_fields(store.schema), _fields(schema))
-    assert store.layout == layout
-    assert (store.layout.shape, store.layout.dtype) == (schema.shape, schema.dtype)
-    assert store.layout.order == schema.order
-    assert store.layout.encoded == bool(schema.codec)
-    assert sorted(store.layout.order) == list(range(schema.ndim))
-
-
-def check_cover(layout: Layout) -> None:
-    """Units cover the array exactly, and none lies in two objects."""
-    seen = np.zeros(layout.shape, np.int8)
-    for index in layout.objects.indices():
-        whole = layout.objects.box(index)
-        for unit in layout.units.touching(whole):
-            assert whole.contains(layout.units.box(unit))
-            seen[(*layout.units.box(unit).slices, ...)] += 1
-    assert (seen == 1).all()
-
-
-def same_value(one: Any, other: Any) -> bool:
-    """Equality of metadata: lists, tuples and arrays alike; floating point numbers by their bits."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
-    one, other = _plain(one), _plain(other)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_value, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return np.float64(one).tobytes() == np.float64(other).tobytes()
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufSU":
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _fields(schema: Schema) -> dict[str, Any]:
-    """All that must come back; chunks as the grid that they make, since 5 and 3 cut an axis of 3 alike."""
-    bare = replace(schema, notes=())
-    grid = Grid.of(bare.shape, bare.chunks)
-    return {
-        **{name: getattr(bare, name) for name in ("shape", "shards", "order", "attributes", "axes")},
-        "dtype": bare.dtype.str,
-        "chunks": [axis.lengths() for axis in grid.axes],
-        "codec": str(bare.codec),
-        "fill_value": None if bare.fill_value is None else np.asarray(bare.fill_value, bare.dtype).tobytes(),
-    }
-
-
-def _files(path: str) -> list[Path]:
-    top = Path(path)
-    return [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.is_file())
-
-
-def snapshot(path: str) -> dict[str, bytes]:
-    """Every file below a path with its bytes."""
-    return {str(file): file.read_bytes() for file in _files(path)}

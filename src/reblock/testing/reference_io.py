@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.errors import CorruptError
+from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.model.layout import Layout
 from reblock.model.store import Bytes, Extent, Flat, Index, Store, Way
@@ -31,16 +32,20 @@ def read_array(store: Store) -> Array:
             box = layout.units.box(unit)
             piece = np.empty(box.shape, layout.dtype)
             store.read_box(box, piece)
-            out[(*box.slices, ...)] = piece
+            out[whole(box)] = piece
         return out
     for index in layout.objects.indices():
         units = list(layout.units.touching(layout.objects.box(index)))
         for unit, extent in zip(units, find(store, index, units), strict=True):
             box = layout.units.box(unit)
             stored = read_unit(store, unit, extent)
-            # The ellipsis keeps an array an array where there are no axes.
-            out[(*box.slices, ...)] = stored[(*box.within(layout.units.stored(unit)).slices, ...)]
+            out[whole(box)] = stored[whole(box.within(layout.units.stored(unit)))]
     return out
+
+
+def whole(box: Box) -> tuple[Any, ...]:
+    """For indexing with a box; the ellipsis keeps an array an array where there are no axes."""
+    return (*box.slices, ...)
 
 
 def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
@@ -49,6 +54,12 @@ def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
         return list(store.extents(index, units, read_extent))
     except FileNotFoundError:
         return [None] * len(units)
+
+
+def is_there(store: Store, index: Index) -> bool:
+    """Whether any unit of an object is stored."""
+    units = list(store.layout.units.touching(store.layout.objects.box(index)))
+    return any(extent is not None and os.path.exists(extent.path) for extent in find(store, index, units))
 
 
 def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
@@ -118,11 +129,11 @@ def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection
             continue
         box = layout.objects.box(index)
         if store.writes is Way.BOX:
-            store.write_box(box, np.array(array[(*box.slices, ...)], order="C"))
+            store.write_box(box, np.ascontiguousarray(array[whole(box)]).reshape(box.shape))
             continue
         stored = layout.objects.stored(index)
         buffer = fill_array(store, stored.shape)
-        buffer[(*box.within(stored).slices, ...)] = array[(*box.slices, ...)]
+        buffer[whole(box.within(stored))] = array[whole(box)]
         data = store.encode(unit_bytes(layout, buffer))
         if store.writes is Way.UNIT:
             store.write_unit(index, data)

@@ -1,0 +1,7 @@
+"""The Python interface: the one place that joins planner, engine and storage."""
+
+from reblock.api.array import Array, open
+from reblock.api.compare import Verdict, info, verify
+from reblock.api.job import DEFAULT_MEMORY, Job, plan, repartition, run
+
+__all__ = ["DEFAULT_MEMORY", "Array", "Job", "Verdict", "info", "open", "plan", "repartition", "run", "verify"]

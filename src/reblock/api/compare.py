@@ -1,0 +1,84 @@
+"""Looking at arrays: what they are, and whether two are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reblock.api.array import Array, Where, open
+from reblock.engine import View, differences
+from reblock.geometry.notation import parse_order, parse_region
+from reblock.storage.attributes import to_json
+from reblock.units import parse_size
+
+#: Most differing boxes that `verify` lists.
+MANY_DIFFERENCES = 10
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether two arrays hold the same elements."""
+
+    equal: bool
+    """The answer."""
+    differences: tuple[str, ...]
+    """What differs, first things first."""
+    source_digest: str | None = None
+    """Digest of the source's content."""
+    target_digest: str | None = None
+    """Digest of the target's content."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "equal": self.equal,
+            "source_digest": self.source_digest,
+            "target_digest": self.target_digest,
+            "differences": list(self.differences),
+        }
+
+
+def verify(
+    source: Where | Array,
+    target: Where | Array,
+    *,
+    region: str | Sequence[slice] | None = None,
+    transpose: str | Sequence[int] | None = None,
+    memory: str | int = "256MiB",
+    from_format: str | None = None,
+    to_format: str | None = None,
+) -> Verdict:
+    """Whether two arrays hold the same elements, bit by bit, whatever their layouts."""
+    one, two = open(source, format=from_format).store, open(target, format=to_format).store
+    left = View(one, parse_region(region, one.layout.shape), parse_order(transpose, one.layout.ndim))
+    right = View.whole(two)
+    if left.layout.shape != right.layout.shape:
+        return Verdict(False, (f"shape {left.layout.shape} against {right.layout.shape}",))
+    kinds = [view.layout.dtype.newbyteorder("=") for view in (left, right)]
+    if kinds[0] != kinds[1]:
+        return Verdict(False, (f"dtype {kinds[0]} against {kinds[1]}",))
+    found: list[str] = []
+    for box in differences(left, right, memory_bytes=parse_size(memory)):
+        found.append(f"box {box}")
+        if len(found) == MANY_DIFFERENCES:
+            break
+    return Verdict(not found, tuple(found))
+
+
+def info(source: Where | Array, *, format: str | None = None) -> dict[str, Any]:  # noqa: A002 - as in open
+    """Layout and metadata of a stored array, as `reblock info --json` prints them."""
+    store = open(source, format=format).store
+    schema = store.schema
+    fill = schema.fill_value
+    return {
+        "format": store.format,
+        "shape": list(schema.shape),
+        "dtype": schema.dtype.str,
+        "chunks": [list(cut) if isinstance(cut, tuple) else cut for cut in schema.chunks],
+        "shards": list(schema.shards) if schema.shards else None,
+        "order": list(schema.order),
+        "codec": str(schema.codec),
+        "fill_value": to_json({"fill": fill})[0].get("fill", str(fill)),
+        "axes": list(schema.axes) if schema.axes else None,
+        "attributes": to_json(schema.attributes)[0],
+    }

@@ -1,0 +1,221 @@
+"""Jobs: a plan with all that is needed to carry it out, and carrying it out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from reblock.api.array import Array, Where, open
+from reblock.api.request import (
+    abstract_layouts,
+    find_device,
+    is_contiguous,
+    is_strict,
+    one_of,
+    parse_codec,
+    wanted_schema,
+)
+from reblock.engine import Measured, Report, View, execute, measured_cost
+from reblock.errors import DiskError, InfeasibleError, UsageError
+from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
+from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
+from reblock.planner import AUTO, Decision, check, choose
+from reblock.render import text
+from reblock.storage import registry
+from reblock.storage.location import Location
+from reblock.storage.staging import Staging
+from reblock.units import format_size, parse_size
+
+#: Memory budget where none is given.
+DEFAULT_MEMORY = "1GiB"
+
+#: Told the bytes written so far, and all there are.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan with all that is needed to carry it out."""
+
+    decision: Decision
+    """The plan, its cost and the alternatives."""
+    source: View | None
+    """Where the elements come from; None for a plan made from shapes alone."""
+    target: Location | None
+    """Where they go; None for a plan without a target."""
+    format: Format | None
+    """The target's format."""
+    schema: Schema
+    """What the target will be."""
+
+    @property
+    def plan(self) -> Plan:
+        return self.decision.plan
+
+    @property
+    def cost(self) -> Cost:
+        """Predicted cost."""
+        return self.decision.cost
+
+    def explain(self, *, everything: bool = False) -> str:
+        """The plan, its cost and the alternatives, for people."""
+        return text.explain(self.decision, notes=self.schema.notes, everything=everything)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `reblock plan --json` prints."""
+        return {**self.decision.to_json(), "notes": list(self.schema.notes)}
+
+
+def plan(
+    source: Where | Array | None = None,
+    target: Where | None = None,
+    *,
+    chunks: Chunks | None = None,
+    memory: str | int = DEFAULT_MEMORY,
+    shards: Chunks | None = None,
+    transpose: str | Sequence[int] | None = None,
+    region: str | Sequence[slice] | None = None,
+    codec: str | Codec | None = None,
+    dtype: Any = None,
+    strategy: str = AUTO,
+    objective: str = "time",
+    device: str | Device = "nvme",
+    memory_model: str = "allocated",
+    from_format: str | None = None,
+    to_format: str | None = None,
+    on_missing: str = "fill",
+    shape: str | Sequence[int] | None = None,
+    source_chunks: Chunks | None = None,
+    source_codec: str | Codec | None = None,
+) -> Job:
+    """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
+
+    The source is a stored array, or — for arithmetic alone — `shape`, `dtype` and `source_chunks`.
+
+    Examples
+    --------
+    >>> import reblock
+    >>> job = reblock.plan(shape=(140, 140, 140), dtype="u2", source_chunks=(35, 35, 35), chunks=(35, 70, 35))
+    >>> job.decision.problem.lower_bound_seeks
+    96
+    """
+    asked = {
+        name
+        for name, value in (("chunks", chunks), ("shards", shards), ("codec", codec), ("dtype", dtype))
+        if value is not None
+    }
+    wanted_codec = parse_codec(codec)
+    if source is None:
+        if shape is None or dtype is None or source_chunks is None or chunks is None:
+            raise UsageError("a plan without a source needs --shape, --dtype, --source-chunks and --chunks")
+        view_layout, schema, layout = abstract_layouts(
+            parse_shape(shape), dtype, source_chunks, parse_codec(source_codec), chunks, wanted_codec, transpose, region
+        )
+        view, kind, where = None, None, None
+    else:
+        if shape is not None or source_chunks is not None or source_codec is not None:
+            raise UsageError("--shape, --source-chunks and --source-codec describe a source that is not given")
+        store = open(source, format=from_format).store
+        view = View(
+            store,
+            parse_region(region, store.layout.shape),
+            parse_order(transpose, store.layout.ndim),
+            strict=is_strict(on_missing),
+        )
+        where = None if target is None else Location.parse(target)
+        kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
+        schema = kind.adapt(wanted_schema(view, chunks, shards, wanted_codec, dtype), asked)
+        view_layout, layout = view.layout, kind.layout(schema)
+    problem = Problem(
+        view_layout,
+        layout,
+        parse_size(memory),
+        find_device(device),
+        held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
+    )
+    if kind is not None and not is_contiguous(layout) and layout.object_bytes > problem.memory_bytes:
+        needs = choose(replace(problem, memory_bytes=2**62), objective="memory").cost.peak_bytes
+        raise InfeasibleError(
+            f"one target chunk takes {format_size(layout.object_bytes)}, the budget is "
+            f"{format_size(problem.memory_bytes)}: needs at least {format_size(needs)} ({needs} bytes)",
+            needs_memory_bytes=needs,
+        )
+    return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
+
+
+def run(job: Job, *, overwrite: bool = False, scratch: Where | None = None, progress: Progress | None = None) -> Report:
+    """Carry out a plan: read the source, write the target, say what it took."""
+    if job.source is None or job.target is None or job.format is None:
+        raise UsageError("this plan was made without a source or a target: it can be read, not run")
+    began = perf_counter()
+    problem = job.decision.problem
+    check(job.plan, problem)
+    _distinct(job.source.store, job.target)
+    if len(job.plan.passes) > 1:
+        raise UsageError("plans of several passes cannot be run yet")
+    staging = Staging(job.target.path, overwrite=overwrite)
+    staging.check()
+    staging.start()
+    try:
+        measured = _carry_out(job, staging.path, progress)
+        staging.publish()
+    finally:
+        staging.discard()
+    return Report(
+        job.plan,
+        job.decision.cost,
+        measured_cost(measured, problem.source.nbytes, problem.target.itemsize, 0),
+        perf_counter() - began,
+        sum(one.tasks for one in measured),
+        sum(one.write_boxes for one in measured),
+        sum(one.missing_chunks for one in measured),
+        str(job.target),
+        notes=job.schema.notes,
+    )
+
+
+def repartition(source: Where | Array, target: Where, *, overwrite: bool = False, **options: Any) -> Report:
+    """Plan and run in one call; takes what `plan` takes."""
+    return run(plan(source, target, **options), overwrite=overwrite)
+
+
+def _distinct(source: Store, target: Location) -> None:
+    """The source must never be written."""
+    one = os.path.realpath(Location.parse(source.location).path)
+    two = os.path.realpath(target.path)
+    if one == two or one.startswith(two + os.sep) or two.startswith(one + os.sep):
+        raise UsageError(f"source {source.location} and target {target} overlap: write to another place, then replace it")
+
+
+def _carry_out(job: Job, path: str, progress: Progress | None) -> list[Measured]:
+    if job.source is None or job.target is None or job.format is None:
+        raise UsageError("this plan was made without a source or a target")
+    done, whole = 0, job.decision.problem.target.nbytes
+
+    def tell(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(done, whole)
+
+    try:
+        store = job.format.create(path, job.target.inner, job.schema)
+        try:
+            measured = execute(
+                job.plan.passes[0],
+                job.source,
+                store,
+                memory_bytes=job.plan.memory_bytes,
+                depth=job.plan.depth,
+                progress=tell,
+            )
+            store.commit()
+        except BaseException:
+            store.abort()
+            raise
+    except OSError as error:
+        raise DiskError.wrap(error, doing="writing", path=str(job.target)) from error
+    return [measured]

@@ -1,0 +1,153 @@
+"""Requests: what a caller asks for, in words and defaults, made into schemas, layouts and devices."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reblock.cost import PRESETS
+from reblock.engine import View
+from reblock.errors import UsageError
+from reblock.geometry import Grid
+from reblock.geometry.grid import Cut
+from reblock.geometry.notation import AUTO, Chunks, parse_chunks, parse_order, parse_region
+from reblock.model import Codec, Device, Layout, Schema
+from reblock.planner import proportional
+
+
+def wanted_schema(
+    view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any
+) -> Schema:
+    """What is wanted of the target: the source's own properties but for what was asked."""
+    schema, layout = view.store.schema, view.layout
+    shape = layout.shape
+    kept = _kept_chunks(view)
+    names = tuple(schema.axes[a] for a in view.axes) if schema.axes else None
+    cuts = kept if chunks is None else parse_chunks(chunks, shape, kept, names)
+    wanted_dtype = schema.dtype if dtype is None else _dtype(dtype)
+    outer = None if shards is None else _whole_numbers(parse_chunks(shards, shape, kept, names), "shards")
+    return replace(
+        schema,
+        shape=shape,
+        dtype=wanted_dtype,
+        chunks=_chosen(cuts, shape, wanted_dtype.itemsize),
+        shards=outer,
+        order=tuple(range(len(shape))),
+        codec=schema.codec if codec is None else codec,
+        fill_value=_cast(schema.fill_value, wanted_dtype),
+        axes=names,
+        notes=(),
+    )
+
+
+def _kept_chunks(view: View) -> tuple[Cut, ...]:
+    """The source's chunks in the target's axes; a contiguous source has none worth keeping."""
+    if is_contiguous(view.store.layout) and view.layout.nbytes > 0:
+        return proportional(view.layout.shape, view.layout.itemsize)
+    cuts: list[Cut] = []
+    for axis in view.axes:
+        cut, length = view.store.schema.chunks[axis], view.store.layout.shape[axis]
+        whole = (view.region.start[axis], view.region.stop[axis]) == (0, length)
+        cuts.append(cut if isinstance(cut, int) or whole else max(cut))
+    return tuple(cuts)
+
+
+def is_contiguous(layout: Layout) -> bool:
+    """Whether the array is one run of bytes that can be written anywhere, not a chunk."""
+    return layout.objects.count <= 1 and layout.partial_writes and not layout.encoded
+
+
+def _chosen(cuts: Sequence[Cut | str], shape: Sequence[int], itemsize: int) -> tuple[Cut, ...]:
+    """Chunks with `auto` filled in."""
+    if AUTO not in cuts:
+        return tuple(cut for cut in cuts if not isinstance(cut, str))
+    free = [d for d, cut in enumerate(cuts) if cut == AUTO]
+    fixed = itemsize
+    for cut in cuts:
+        if not isinstance(cut, str):
+            fixed *= cut if isinstance(cut, int) else max(cut, default=1)
+    chosen = dict(zip(free, proportional([shape[d] for d in free], fixed), strict=True))
+    return tuple(chosen[d] if isinstance(cut, str) else cut for d, cut in enumerate(cuts))
+
+
+def abstract_layouts(
+    shape: tuple[int, ...],
+    dtype: Any,
+    source_chunks: Chunks,
+    source_codec: Codec | None,
+    chunks: Chunks,
+    codec: Codec | None,
+    transpose: str | Sequence[int] | None,
+    region: str | Sequence[slice] | None,
+) -> tuple[Layout, Schema, Layout]:
+    """Source layout, target schema and target layout of a problem that is only arithmetic."""
+    kind = _dtype(dtype)
+    cuts = _chosen(parse_chunks(source_chunks, shape, shape), shape, kind.itemsize)
+    view = _raw(kind, Grid.of(shape, cuts), source_codec).view(
+        parse_region(region, shape), parse_order(transpose, len(shape))
+    )
+    wanted = _chosen(parse_chunks(chunks, view.shape, view.shape), view.shape, kind.itemsize)
+    codec = source_codec if codec is None else codec
+    schema = Schema(view.shape, kind, wanted, codec=codec or Codec())
+    return view, schema, _raw(kind, Grid.of(view.shape, wanted), codec)
+
+
+def _raw(dtype: np.dtype[Any], grid: Grid, codec: Codec | None) -> Layout:
+    layout = Layout.raw(dtype, grid)
+    return replace(layout, codec=str(codec), partial_reads=False, partial_writes=False) if codec else layout
+
+
+def parse_codec(value: str | Codec | None) -> Codec | None:
+    return Codec.parse(value) if isinstance(value, str) else value
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    try:
+        dtype: np.dtype[Any] = np.dtype(value)
+    except TypeError as error:
+        raise UsageError(f"unknown dtype {value!r}: {error}") from None
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise UsageError(f"elements of dtype {value!r} have no fixed bytes to move")
+    return dtype
+
+
+def _cast(fill: Any, dtype: np.dtype[Any]) -> Any:
+    if fill is None:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(fill).astype(dtype)[()]
+
+
+def _whole_numbers(cuts: Sequence[Cut | str], what: str) -> tuple[int, ...]:
+    if not all(isinstance(cut, int) for cut in cuts):
+        raise UsageError(f"{what} must be one length per axis")
+    return tuple(cut for cut in cuts if isinstance(cut, int))
+
+
+def find_device(device: str | Device) -> Device:
+    if isinstance(device, Device):
+        return device
+    if device in PRESETS:
+        return PRESETS[device]
+    if not os.path.exists(device):
+        raise UsageError(f"unknown device {device!r}: use {', '.join(PRESETS)} or a file from `reblock bench device`")
+    try:
+        with open(device, encoding="utf-8") as file:
+            return Device.from_json(json.load(file))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"device file {device}: {error}") from None
+
+
+def is_strict(on_missing: str) -> bool:
+    return one_of("--on-missing", on_missing, ("fill", "error")) == "error"
+
+
+def one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{what} must be {' or '.join(allowed)}, not {value!r}")
+    return value

@@ -1,0 +1,93 @@
+"""Buffers: memory that is counted before it is allocated, reused, and given in the order it is asked for."""
+
+from __future__ import annotations
+
+import mmap
+from threading import Condition
+
+import numpy as np
+
+from reblock.model import Flat
+
+#: Smaller buffers come from the allocator; larger ones are mapped, so that giving them back really frees them.
+_MAPPED_BYTES = 1 << 17
+
+
+class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
+    """Nobody should wait for memory any more."""
+
+
+class Buffers:
+    """A byte-counted budget of write buffers.
+
+    One thread takes, in plan order; any thread gives back. A buffer given back stays mapped for the next box of
+    its size, and counts, until its room is needed for another size.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.peak = 0
+        self._used = 0
+        self._spare_bytes = 0
+        self._spare: dict[int, list[Flat]] = {}
+        self._changed = Condition()
+        self._stopped = False
+
+    def take(self, size: int) -> Flat:
+        """A buffer of that many bytes, as soon as the budget has room."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
+            if self._stopped:
+                raise Stopped
+            self._used += size
+            spare = self._spare.get(size)
+            if spare:
+                self._spare_bytes -= size
+                return spare.pop()
+            self._drop()
+            self.peak = max(self.peak, self._used + self._spare_bytes)
+        return allocate(size)
+
+    def _drop(self) -> None:
+        """Unmap spare buffers until a new one fits."""
+        while self._spare_bytes and self._used + self._spare_bytes > self.limit:
+            other = next(iter(self._spare))
+            self._spare[other].pop()
+            self._spare_bytes -= other
+            if not self._spare[other]:
+                del self._spare[other]
+
+    def give(self, flat: Flat) -> None:
+        """Take a buffer back."""
+        with self._changed:
+            self._used -= flat.size
+            self._spare_bytes += flat.size
+            self._spare.setdefault(flat.size, []).append(flat)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Wake whoever waits: the run has failed."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+def allocate(size: int) -> Flat:
+    """Fresh memory, page-aligned where it is large."""
+    if size < _MAPPED_BYTES:
+        return np.empty(size, np.uint8)
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+
+
+class Staging:
+    """Scratch buffers of one thread, one per slot, grown when needed."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, Flat] = {}
+
+    def __call__(self, slot: str, size: int) -> Flat:
+        flat = self._slots.get(slot)
+        if flat is None or flat.size < size:
+            self._slots.pop(slot, None)
+            flat = self._slots[slot] = allocate(max(size, 1))
+        return flat

@@ -1,0 +1,232 @@
+"""The threaded engine: read, scatter and write overlap; memory is granted in plan order.
+
+::
+
+    dispatcher (plan order)      readers (depth threads)          writers (depth threads)
+    ───────────────────────      ───────────────────────          ───────────────────────
+    next piece                →  pread → decode → scatter      →  encode → pwrite
+    buffers it touches first     into the write boxes' buffers    buffer back to the budget
+    (waits for the budget)       last element in? ───────────────┘
+
+The dispatcher alone takes memory, and takes it in the order in which the plan was priced. Whatever was dispatched
+before can finish without new memory, so waiting for the budget always ends, and the peak is the one predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock, Semaphore, local
+from time import perf_counter
+
+from reblock.cost.memory import PIECE_BYTES, flight_bytes
+from reblock.engine.buffers import Buffers, Staging, Stopped
+from reblock.engine.disk import Disk, Handle
+from reblock.engine.reading import Loaded, Piece, Visit, open_raw, read_raw, read_units, visits
+from reblock.engine.reference import add, require_fill, visit_traffic
+from reblock.engine.report import Measured
+from reblock.engine.view import View
+from reblock.engine.writing import Buffer, Writer, fill_scalar
+from reblock.model import Index, Pass, Store, Way
+
+#: Called with the logical bytes that have just been written.
+Progress = Callable[[int], None]
+
+
+def execute(
+    sweep: Pass,
+    view: View,
+    store: Store,
+    *,
+    memory_bytes: int,
+    depth: int,
+    disk: Disk | None = None,
+    progress: Progress | None = None,
+) -> Measured:
+    """Carry out one pass with `depth` units in flight inside a memory budget."""
+    return _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress).run()
+
+
+class _Pipeline:
+    def __init__(
+        self,
+        sweep: Pass,
+        view: View,
+        store: Store,
+        memory_bytes: int,
+        depth: int,
+        disk: Disk,
+        progress: Progress | None,
+    ) -> None:
+        self._sweep, self._view, self._disk = sweep, view, disk
+        self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
+        self._buffers = Buffers(memory_bytes - self._flight)
+        self._writer = Writer(store, sweep.write_access, disk)
+        self._fill = fill_scalar(view.store)
+        self._progress = progress or (lambda _: None)
+        self._depth = depth
+        self._queue = Semaphore(2 * depth)
+        self._open: dict[Index, Buffer] = {}
+        self._lock, self._serial = Lock(), Lock()
+        self._staging = local()
+        self._stopped = Event()
+        self._error: BaseException | None = None
+        self._held = 0
+        self.measured = Measured()
+
+    def run(self) -> Measured:
+        began = perf_counter()
+        # Left in reverse: the readers end before the writers they feed.
+        with (
+            ThreadPoolExecutor(self._depth, "reblock-write") as self._writers,
+            ThreadPoolExecutor(self._depth, "reblock-read") as self._readers,
+        ):
+            try:
+                self._dispatch()
+            except Stopped:
+                pass
+            except BaseException as error:
+                self._fail(error)
+        if self._error is not None:
+            raise self._error
+        self.measured.peak_bytes = self._buffers.peak + self._flight
+        self.measured.seconds = perf_counter() - began
+        return self.measured
+
+    # ---------------------------------------------------------------- dispatcher
+    def _dispatch(self) -> None:
+        sweep = self._sweep
+        for task in sweep.tasks.indices():
+            for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
+                for visit in visits(self._view, sweep.reads.box(index), sweep.read_access, PIECE_BYTES):
+                    self._start(visit)
+            self.measured.tasks += 1
+
+    def _start(self, visit: Visit) -> None:
+        self.measured.source = add(self.measured.source, visit_traffic(visit))
+        if not visit.raw:
+            for piece in visit.pieces:
+                self._claim(piece)
+            self._submit(self._read_units, visit)
+            return
+        shared = _Shared(visit, self._disk)
+        for piece in visit.pieces:
+            self._claim(piece)
+            self._submit(self._read_piece, shared, piece)
+
+    def _claim(self, piece: Piece) -> None:
+        """Take memory for the write boxes that a piece touches first."""
+        for index in self._sweep.writes.touching(piece.wanted):
+            if index not in self._open:
+                self._open[index] = self._writer.buffer(self._sweep.writes.box(index), self._buffers.take)
+
+    def _submit(self, job: Callable[..., None], *arguments: object) -> None:
+        while not self._queue.acquire(timeout=0.5):
+            if self._stopped.is_set():
+                raise Stopped
+        if self._stopped.is_set():
+            raise Stopped
+        self._readers.submit(self._guard, job, *arguments)
+
+    def _guard(self, job: Callable[..., None], *arguments: object) -> None:
+        try:
+            if not self._stopped.is_set():
+                job(*arguments)
+        except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
+            self._fail(error)
+        finally:
+            self._queue.release()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._error is None:
+                self._error = error
+        self._stopped.set()
+        self._buffers.stop()
+
+    # ---------------------------------------------------------------- readers
+    def _read_piece(self, shared: _Shared, piece: Piece) -> None:
+        try:
+            opened = shared.open()
+            if opened is None:
+                require_fill(shared.visit)
+            loaded = read_raw(shared.visit, piece, opened, self._thread_staging())
+            self._scatter(loaded, missing=opened is None and piece is shared.visit.pieces[0])
+        finally:
+            shared.done()
+
+    def _read_units(self, visit: Visit) -> None:
+        if visit.view.store.reads is Way.BOX:
+            with self._serial:
+                arrived = list(read_units(visit, self._disk, self._thread_staging()))
+            for loaded in arrived:
+                self._scatter(loaded, missing=False)
+            return
+        for loaded in read_units(visit, self._disk, self._thread_staging()):
+            if loaded.array is None:
+                require_fill(visit)
+            self._scatter(loaded, missing=loaded.array is None)
+
+    def _thread_staging(self) -> Staging:
+        if not hasattr(self._staging, "slots"):
+            self._staging.slots = Staging()
+        slots: Staging = self._staging.slots
+        return slots
+
+    def _scatter(self, loaded: Loaded, *, missing: bool) -> None:
+        """Copy elements into their write boxes; boxes that are complete go to the writers."""
+        for index in self._sweep.writes.touching(loaded.wanted):
+            buffer = self._open[index]
+            count = buffer.take(loaded, self._fill)
+            with self._lock:
+                buffer.missing -= count
+                complete = not buffer.missing
+                self._held += count
+                self.measured.held_elements = max(self.measured.held_elements, self._held)
+            if complete:
+                self._writers.submit(self._write, index, buffer)
+        if missing:
+            with self._lock:
+                self.measured.missing_chunks += 1
+
+    # ---------------------------------------------------------------- writers
+    def _write(self, index: Index, buffer: Buffer) -> None:
+        if self._stopped.is_set() and self._error is not None:
+            return
+        try:
+            traffic = self._writer.write(buffer)
+        except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
+            self._fail(error)
+            return
+        with self._lock:
+            del self._open[index]
+            self.measured.target = add(self.measured.target, traffic)
+            self.measured.write_boxes += 1
+            self._held -= buffer.box.size
+        self._buffers.give(buffer.flat)
+        self._progress(buffer.box.size * buffer.array.itemsize)
+
+
+class _Shared:
+    """The file of a raw visit, opened by the first piece and closed by the last."""
+
+    def __init__(self, visit: Visit, disk: Disk) -> None:
+        self.visit = visit
+        self._disk = disk
+        self._lock = Lock()
+        self._left = len(visit.pieces)
+        self._opened: tuple[Handle, int] | None = None
+        self._tried = False
+
+    def open(self) -> tuple[Handle, int] | None:
+        with self._lock:
+            if not self._tried:
+                self._tried = True
+                self._opened = open_raw(self._disk, self.visit)
+            return self._opened
+
+    def done(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if not self._left and self._opened:
+                self._opened[0].close()

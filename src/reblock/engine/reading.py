@@ -1,0 +1,234 @@
+"""Reading: the visits that a read box pays to stored objects, and the bytes that they bring.
+
+A read box meets objects; each meeting is a visit. A raw object is read in pieces, by byte runs or whole, and the
+pieces of one visit may be read by several threads; encoded units and shards are read and decoded unit by unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from reblock.cost.memory import most_stored_bytes
+from reblock.engine.disk import Disk, Handle
+from reblock.engine.view import Array, View, shaped
+from reblock.errors import CorruptError
+from reblock.geometry import Box
+from reblock.geometry.axis import Ints
+from reblock.geometry.runs import pieces, runs
+from reblock.model import Access, Extent, Flat, Index, Way
+
+#: Gives a flat buffer of at least that many bytes, the same one for the same slot: slot, size.
+Staging = Callable[[str, int], Flat]
+
+
+class Loaded(NamedTuple):
+    """Elements that have arrived."""
+
+    box: Box
+    """What the array covers, in the view's axes."""
+    wanted: Box
+    """The part of it that belongs to the read box."""
+    array: Array | None
+    """The elements; None where they are not stored."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Elements of one object that are read together."""
+
+    box: Box
+    """What is read, in the view's axes, overhang included where whole units are read."""
+    wanted: Box
+    """The part of it that belongs to the read box."""
+    offsets: Ints | None = None
+    """Where a raw piece's runs start inside its object, in elements."""
+    length: int = 0
+    """Length of a raw piece's runs, in elements."""
+    unit: Index = ()
+    """The unit, where units are read whole."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One visit of a read box to one object."""
+
+    view: View
+    """Where it reads."""
+    index: Index
+    """The object, in the view's numbering."""
+    pieces: tuple[Piece, ...]
+    """What it reads, in disk order."""
+    raw: bool
+    """Whether the pieces are byte runs, each to be read on its own; else the visit decodes units."""
+    runs: int
+    """Contiguous byte ranges."""
+    bytes: int
+    """Logical bytes."""
+    whole: bool
+    """Whether it touches all of the object, so that its runs are no extra seeks."""
+
+    def corrupt(self, path: str, offset: int, length: int, reason: str) -> CorruptError:
+        """An error that names array, chunk, path and byte range."""
+        index = ",".join(map(str, self.view.object_index(self.index)))
+        where = self.view.store.location
+        return CorruptError(f"{where}: chunk ({index}) in {path}, bytes {offset} to {offset + length}: {reason}")
+
+
+def visits(view: View, box: Box, access: Access, piece_bytes: int) -> Iterator[Visit]:
+    """The visits that one read box pays."""
+    layout = view.layout
+    raw = not (layout.encoded or layout.indexed or view.store.reads is Way.BOX)
+    for index in layout.objects.touching(box):
+        reach = layout.objects.box(index).intersect(box)
+        if reach is not None:
+            yield _raw_visit(view, index, reach, access, piece_bytes) if raw else _unit_visit(view, index, reach)
+
+
+def _raw_visit(view: View, index: Index, reach: Box, access: Access, piece_bytes: int) -> Visit:
+    layout = view.layout
+    stored = layout.objects.stored(index)
+    part = stored if access is Access.UNITS else reach
+    parts: list[Piece] = []
+    count, end = 0, -1
+    for piece in pieces(part, layout.order, max(piece_bytes // layout.itemsize, 1)):
+        offsets, length = runs(stored, piece, layout.order)
+        count += len(offsets) - (int(offsets[0]) == end)
+        end = int(offsets[-1]) + length
+        wanted = piece.intersect(reach)
+        parts.append(Piece(piece, wanted or Box(piece.start, piece.start), offsets, length))
+    return Visit(view, index, tuple(parts), True, count, part.size * layout.itemsize, part == stored)
+
+
+def _unit_visit(view: View, index: Index, reach: Box) -> Visit:
+    layout = view.layout
+    parts: list[Piece] = []
+    for unit in layout.units.touching(reach):
+        wanted = layout.units.box(unit).intersect(reach)
+        if wanted is not None:
+            parts.append(Piece(layout.units.stored(unit), wanted, unit=unit))
+    size = sum(piece.box.size for piece in parts) * layout.itemsize
+    count = len(parts) + 1 if layout.indexed else 1
+    return Visit(view, index, tuple(parts), False, count, size, not layout.indexed)
+
+
+def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
+    """The file of a raw object and where the object starts in it; None where it is not stored."""
+    index = visit.view.object_index(visit.index)
+    (extent,) = visit.view.store.extents(index, [index], _no_index)
+    if extent is None:
+        return None
+    try:
+        handle = disk.reader(extent.path)
+    except FileNotFoundError:
+        return None
+    expected = visit.view.layout.objects.stored(visit.index).size * visit.view.layout.itemsize
+    found = handle.size() - extent.offset
+    if found < expected or (extent.length is None and found > expected):
+        handle.close()
+        raise visit.corrupt(extent.path, extent.offset, expected, f"the file holds {max(found, 0)} bytes there")
+    return handle, extent.offset
+
+
+def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, staging: Staging) -> Loaded:
+    """One piece of a raw object."""
+    if opened is None or piece.offsets is None:
+        return Loaded(piece.box, piece.wanted, None)
+    layout = visit.view.layout
+    handle, origin = opened
+    size = piece.box.size * layout.itemsize
+    flat = staging("stored", size)[:size]
+    memory = memoryview(flat)  # type: ignore[arg-type]  # numpy arrays are buffers
+    step = piece.length * layout.itemsize
+    for number, offset in enumerate(piece.offsets.tolist()):
+        begin = origin + offset * layout.itemsize
+        got = handle.read(memory[number * step : (number + 1) * step], begin)
+        if got < step:
+            raise visit.corrupt(handle.path, begin, step, f"only {got} bytes are there")
+    return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
+
+
+def read_units(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
+    """Every unit of a visit that decodes; the array is valid until the next one is asked for."""
+    store = visit.view.store
+    if store.reads is Way.BOX:
+        for piece in visit.pieces:
+            box = visit.view.store_box(piece.wanted)
+            out = np.empty(box.shape, visit.view.layout.dtype)
+            store.read_box(box, out)
+            yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes))
+        return
+    with _Files(disk) as files:
+
+        def read_index(extent: Extent) -> bytes:
+            return _fetch(visit, files, extent, staging, "index").tobytes()
+
+        wanted = [visit.view.unit_index(piece.unit) for piece in visit.pieces]
+        found = store.extents(visit.view.object_index(visit.index), wanted, read_index)
+        for piece, extent in zip(visit.pieces, found, strict=True):
+            try:
+                array = None if extent is None else _unit(visit, piece, extent, files, staging)
+            except FileNotFoundError:
+                array = None
+            yield Loaded(piece.box, piece.wanted, array)
+
+
+def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging) -> Array:
+    layout = visit.view.layout
+    data = _fetch(visit, files, extent, staging, "stored")
+    size = piece.box.size * layout.itemsize
+    if not layout.encoded:
+        if data.size != size:
+            raise visit.corrupt(extent.path, extent.offset, data.size, f"{size} bytes were expected")
+        return shaped(data, piece.box, layout)
+    out = staging("decoded", size)[:size]
+    try:
+        visit.view.store.decode(data.data, extent, out)
+    except CorruptError as error:
+        raise visit.corrupt(extent.path, extent.offset, data.size, str(error)) from error
+    return shaped(out, piece.box, layout)
+
+
+def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: str) -> Flat:
+    """The bytes of an extent, checked against the file's size and against what a unit may take."""
+    handle = files.open(extent.path)
+    size = handle.size()
+    offset = extent.offset if extent.offset >= 0 else size + extent.offset
+    length = size - offset if extent.length is None else extent.length
+    if offset < 0 or length < 0 or offset + length > size:
+        raise visit.corrupt(extent.path, extent.offset, length, f"the file has {size} bytes")
+    limit = most_stored_bytes(visit.view.layout.unit_bytes)
+    if slot == "stored" and length > limit:
+        raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes")
+    flat = staging(slot, length)[:length]
+    got = handle.read(memoryview(flat), offset)  # type: ignore[arg-type]  # numpy arrays are buffers
+    if got < length:
+        raise visit.corrupt(extent.path, offset, length, f"only {got} bytes are there")
+    return flat
+
+
+class _Files:
+    """Files of one visit, each opened once."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._handles: dict[str, Handle] = {}
+
+    def open(self, path: str) -> Handle:
+        if path not in self._handles:
+            self._handles[path] = self._disk.reader(path)
+        return self._handles[path]
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles.values():
+            handle.close()
+
+
+def _no_index(extent: Extent) -> bytes:
+    raise CorruptError(f"{extent.path}: a raw object has no index")

@@ -1,0 +1,91 @@
+"""The reference executor: a pass exactly as it is defined, one box after the other.
+
+It is the yardstick for every other engine: it keeps count of the elements held, and the disk it is given can
+record every visit and every byte range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+from reblock.cost.memory import PIECE_BYTES
+from reblock.engine.buffers import Staging, allocate
+from reblock.engine.disk import Disk
+from reblock.engine.reading import Loaded, Visit, open_raw, read_raw, read_units, visits
+from reblock.engine.report import Measured
+from reblock.engine.view import View
+from reblock.engine.writing import Buffer, Writer, fill_scalar
+from reblock.errors import CorruptError
+from reblock.model import Index, Pass, Store, Traffic
+
+
+def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None = None) -> Measured:
+    """Carry out one pass in plan order on one thread."""
+    disk = disk or Disk()
+    began = perf_counter()
+    writer = Writer(store, sweep.write_access, disk)
+    fill = fill_scalar(view.store)
+    measured = Measured()
+    staging = Staging()
+    for task in sweep.tasks.indices():
+        opened: dict[Index, Buffer] = {}
+        held = 0
+        for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
+            box = sweep.reads.box(index)
+            for visit in visits(view, box, sweep.read_access, PIECE_BYTES):
+                measured.source = add(measured.source, visit_traffic(visit))
+                for loaded in load_visit(visit, disk, staging):
+                    if loaded.array is None:
+                        require_fill(visit)
+                        measured.missing_chunks += 1
+                    for place in sweep.writes.touching(loaded.wanted):
+                        if place not in opened:
+                            opened[place] = writer.buffer(sweep.writes.box(place), allocate)
+                        opened[place].missing -= opened[place].take(loaded, fill)
+            held += box.size
+            measured.held_elements = max(measured.held_elements, held)
+            allocated = sum(buffer.flat.size for buffer in opened.values())
+            measured.peak_bytes = max(measured.peak_bytes, allocated)
+            for place in [place for place, buffer in opened.items() if not buffer.missing]:
+                buffer = opened.pop(place)
+                measured.target = add(measured.target, writer.write(buffer))
+                measured.write_boxes += 1
+                held -= buffer.box.size
+        measured.tasks += 1
+    measured.seconds = perf_counter() - began
+    return measured
+
+
+def load_visit(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
+    """Everything a visit brings, in disk order; an array is valid until the next one is asked for."""
+    if not visit.raw:
+        yield from read_units(visit, disk, staging)
+        return
+    opened = open_raw(disk, visit)
+    if opened is None:
+        for piece in visit.pieces:
+            yield Loaded(piece.box, piece.wanted, None)
+        return
+    with opened[0]:
+        for piece in visit.pieces:
+            yield read_raw(visit, piece, opened, staging)
+
+
+def visit_traffic(visit: Visit) -> Traffic:
+    """What a visit adds to the counts."""
+    return Traffic(1, visit.runs, 1 if visit.whole else 1 + visit.runs, visit.bytes)
+
+
+def require_fill(visit: Visit) -> None:
+    """A unit that is not stored is fill only where the format says so and the user agrees."""
+    view = visit.view
+    if not view.fills:
+        index = ",".join(map(str, view.object_index(visit.index)))
+        why = "and missing chunks are errors here" if view.store.fills else "and this format defines no fill for it"
+        raise CorruptError(f"{view.store.location}: chunk ({index}) is missing, {why}")
+
+
+def add(one: Traffic, two: Traffic) -> Traffic:
+    """The sum of two counts."""
+    return Traffic(one.opens + two.opens, one.runs + two.runs, one.seeks + two.seeks, one.bytes + two.bytes)

@@ -1,0 +1,88 @@
+"""Report: what a run took, beside what the plan said it would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from reblock.model import Cost, Plan, Traffic
+
+
+@dataclass
+class Measured:
+    """Counters of one pass while it runs."""
+
+    source: Traffic = field(default_factory=Traffic)
+    """What was really done to the source."""
+    target: Traffic = field(default_factory=Traffic)
+    """What was really done to the target."""
+    peak_bytes: int = 0
+    """Most bytes allocated at once."""
+    held_elements: int = 0
+    """Most elements read and not yet written."""
+    seconds: float = 0.0
+    """Elapsed time."""
+    tasks: int = 0
+    """Tasks done."""
+    write_boxes: int = 0
+    """Write boxes done."""
+    missing_chunks: int = 0
+    """Source chunks that were not stored and were taken as fill."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Measured cost beside predicted cost."""
+
+    plan: Plan
+    """What was carried out."""
+    predicted: Cost
+    """What the plan said."""
+    measured: Cost
+    """What it took."""
+    elapsed_seconds: float
+    """Wall time of the whole run, preparation and commit included."""
+    tasks: int
+    """Tasks done."""
+    write_boxes: int
+    """Write boxes done."""
+    missing_chunks: int
+    """Source chunks that were not stored and were taken as fill."""
+    target: str = ""
+    """Where the result is."""
+    resumed_boxes: int = 0
+    """Write boxes found finished and not done again."""
+    digest: str | None = None
+    """Digest of the array's content, where one was computed."""
+    notes: tuple[str, ...] = ()
+    """Conversions and other things worth knowing."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "measured": self.measured.to_json(),
+            "digest": self.digest,
+            "elapsed_seconds": self.elapsed_seconds,
+            "tasks": self.tasks,
+            "write_boxes": self.write_boxes,
+            "resumed_boxes": self.resumed_boxes,
+            "missing_chunks": self.missing_chunks,
+            "notes": list(self.notes),
+        }
+
+
+def measured_cost(passes: list[Measured], logical_bytes: int, itemsize: int, scratch_bytes: int) -> Cost:
+    """Sum up the passes in the keys of a predicted cost."""
+    sides = [side for one in passes for side in (one.source, one.target)]
+    first = passes[0].source.bytes if passes else 0
+    return Cost(
+        opens=sum(side.opens for side in sides),
+        seeks=sum(side.seeks for side in sides),
+        runs=sum(side.runs for side in sides),
+        bytes_read=sum(one.source.bytes for one in passes),
+        bytes_written=sum(one.target.bytes for one in passes),
+        read_amplification=first / logical_bytes if logical_bytes else 1.0,
+        scratch_bytes=scratch_bytes,
+        peak_bytes=max((one.peak_bytes for one in passes), default=0),
+        held_bytes=max((one.held_elements for one in passes), default=0) * itemsize,
+        seconds=sum(one.seconds for one in passes),
+    )

@@ -1,0 +1,79 @@
+"""View: a source store seen through a crop and an axis permutation.
+
+Everything above a view thinks in the target's axes; only `View` knows the store's own numbering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+
+from reblock.geometry import Box
+from reblock.geometry.grid import inverse
+from reblock.model import Flat, Index, Layout, Store
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """`store[region].transpose(axes)`, unit by unit."""
+
+    store: Store
+    """Where the elements come from."""
+    region: Box
+    """The part wanted, in the store's axes."""
+    axes: tuple[int, ...]
+    """Permutation of the store's axes that gives the view's."""
+    strict: bool = False
+    """Whether chunks that are not stored are an error even where the format defines them as fill."""
+
+    @classmethod
+    def whole(cls, store: Store) -> View:
+        """All of a store, axes as they are."""
+        return cls(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)))
+
+    @property
+    def fills(self) -> bool:
+        """Whether chunks that are not stored count as fill."""
+        return self.store.fills and not self.strict
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout in the view's axes."""
+        return self.store.layout.view(self.region, self.axes)
+
+    @cached_property
+    def _firsts(self) -> tuple[Index, Index]:
+        """Index of the first object and of the first unit inside the region, in the store's axes."""
+        layout = self.store.layout
+        return (
+            tuple(axis.index(x) for axis, x in zip(layout.objects.axes, self.region.start, strict=True)),
+            tuple(axis.index(x) for axis, x in zip(layout.units.axes, self.region.start, strict=True)),
+        )
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        return inverse(self.axes)
+
+    def object_index(self, index: Index) -> Index:
+        """The store's own index of an object."""
+        return tuple(index[place] + first for place, first in zip(self._places, self._firsts[0], strict=True))
+
+    def unit_index(self, index: Index) -> Index:
+        """The store's own index of a unit."""
+        return tuple(index[place] + first for place, first in zip(self._places, self._firsts[1], strict=True))
+
+    def store_box(self, box: Box) -> Box:
+        """A box in the store's own axes and coordinates."""
+        return box.permute(self._places).shift(self.region.start)
+
+
+def shaped(flat: Flat, box: Box, layout: Layout) -> Array:
+    """A box's bytes in disk order as an array in the layout's axes."""
+    sizes = [box.stop[a] - box.start[a] for a in layout.order]
+    array: Array = flat[: box.size * layout.itemsize].view(layout.dtype).reshape(sizes)
+    return array.transpose(inverse(layout.order))

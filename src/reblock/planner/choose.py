@@ -1,0 +1,156 @@
+"""Choosing: every strategy proposes, the exact cost decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reblock.cost.estimate import Sweep, estimate_passes, total
+from reblock.errors import InfeasibleError, Refused, UsageError
+from reblock.model import Cost, Plan, Problem
+from reblock.planner.check import check
+from reblock.strategies import strategies
+from reblock.strategies.family import fit
+from reblock.units import format_size
+
+#: Name of the strategy that searches the whole family.
+AUTO = "auto"
+
+#: How plans are ranked: the objective first, ties broken by the rest.
+OBJECTIVES: dict[str, Callable[[Cost], tuple[float, ...]]] = {
+    "time": lambda c: (c.seconds, c.seeks, c.bytes_read + c.bytes_written, c.peak_bytes),
+    "seeks": lambda c: (c.seeks, c.seconds, c.bytes_read + c.bytes_written, c.peak_bytes),
+    "bytes": lambda c: (c.bytes_read + c.bytes_written, c.seconds, c.seeks, c.peak_bytes),
+    "memory": lambda c: (c.peak_bytes, c.seconds, c.seeks, c.bytes_read + c.bytes_written),
+}
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What one strategy had to say."""
+
+    strategy: str
+    """Its name."""
+    plan: Plan | None
+    """Its plan, if it has one."""
+    cost: Cost | None
+    """What that would cost."""
+    rejected: str | None
+    """Why it was not taken; None for the one that was."""
+
+    def to_json(self) -> dict[str, Any]:
+        cost = self.cost.to_json() if self.cost else None
+        return {"strategy": self.strategy, "cost": cost, "rejected": self.rejected}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The chosen plan, its price, and what else there was."""
+
+    problem: Problem
+    """What was asked."""
+    plan: Plan
+    """What will be done."""
+    cost: Cost
+    """What it costs."""
+    sweeps: tuple[Sweep, ...]
+    """The cost, pass by pass."""
+    objective: str
+    """What plans were ranked by."""
+    search: str
+    """`exact` where the search was exhaustive, else `bounded`."""
+    alternatives: tuple[Alternative, ...]
+    """What every strategy proposed, best first, then the refusals."""
+
+    def to_json(self) -> dict[str, Any]:
+        passes = []
+        for made, sweep in zip(self.plan.passes, self.sweeps, strict=True):
+            passes.append(
+                {
+                    **made.to_json(),
+                    "tasks": made.tasks.count,
+                    "steps": made.reads.count,
+                    "live_elements": sweep.held_bytes // max(self.problem.target.itemsize, 1),
+                    "source": sweep.source.to_json(),
+                    "target": sweep.target.to_json(),
+                }
+            )
+        return {
+            "strategy": self.plan.strategy,
+            "objective": self.objective,
+            "problem": self.problem.to_json(),
+            "lower_bound_seeks": self.problem.lower_bound_seeks,
+            "search": self.search,
+            "depth": self.plan.depth,
+            "interleaved": self.plan.interleaved,
+            "passes": passes,
+            "cost": self.cost.to_json(),
+            "alternatives": [alternative.to_json() for alternative in self.alternatives],
+        }
+
+
+def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -> Decision:
+    """The best plan by an objective, or the one that a named strategy proposes."""
+    if objective not in OBJECTIVES:
+        raise UsageError(f"unknown objective {objective!r}: use one of {', '.join(OBJECTIVES)}")
+    known = strategies()
+    if strategy != AUTO and strategy not in known:
+        raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted(known))}")
+    heard = [_hear(name, problem, objective) for name in (known if strategy == AUTO else [strategy])]
+    able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
+    if not able:
+        raise _infeasible(problem, strategy, heard)
+    best = able[0]
+    if best.plan is None:
+        raise UsageError("a strategy priced a plan that it does not have")
+    check(best.plan, problem)
+    sweeps = estimate_passes(best.plan, problem)
+    alternatives = [
+        best,
+        *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
+        *(a for a in heard if not a.cost),
+    ]
+    return Decision(
+        problem, best.plan, total(sweeps, best.plan, problem), tuple(sweeps), objective, "bounded", tuple(alternatives)
+    )
+
+
+def _hear(name: str, problem: Problem, objective: str) -> Alternative:
+    try:
+        plan = strategies()[name](problem)
+        if objective == "memory":
+            plan = fit(plan, problem, frugal=True)
+        return Alternative(name, plan, total(estimate_passes(plan, problem), plan, problem), None)
+    except Refused as refusal:
+        return Alternative(name, None, None, str(refusal))
+
+
+def _worse(other: Alternative, best: Alternative, objective: str) -> str:
+    if not (other.cost and best.cost):
+        return "not priced"
+    mine, theirs = OBJECTIVES[objective](other.cost), OBJECTIVES[objective](best.cost)
+    if mine == theirs:
+        return f"as good as {best.strategy}"
+    names = {"time": "seconds", "seeks": "seeks", "bytes": "bytes moved", "memory": "bytes of memory"}
+    if mine[0] == theirs[0]:
+        return f"as many {names[objective]} as {best.strategy}, but worse in the rest"
+    return f"{mine[0] / theirs[0]:.3g} × the {names[objective]} of {best.strategy}" if theirs[0] else "worse"
+
+
+def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:
+    needs = []
+    for alternative in heard:
+        try:
+            strategies()[alternative.strategy](problem)
+        except Refused as refusal:
+            if refusal.needs_memory_bytes is not None:
+                needs.append(refusal.needs_memory_bytes)
+    if strategy != AUTO and not needs:
+        return Refused(f"strategy {strategy}: {heard[0].rejected}")
+    least = min(needs, default=None)
+    hint = f": needs at least {format_size(least)} ({least} bytes)" if least else ""
+    return InfeasibleError(
+        f"no plan fits a memory budget of {format_size(problem.memory_bytes)} ({problem.memory_bytes} bytes){hint}",
+        needs_memory_bytes=least,
+    )

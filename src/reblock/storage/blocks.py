@@ -1,0 +1,246 @@
+"""The blocks formats: a folder with one file per block and a small manifest, `reblock.json`.
+
+::
+
+    volume/
+      reblock.json     shape, dtype, chunks, order, file names, where the elements start
+      0_0.npy          blocks, named by their index; clipped at the edge of the array
+      0_1.npy          (blocks: .npy files, rawblocks: headerless .bin files)
+
+Chunks may be irregular. Headers of .npy blocks are made up with spaces to one length, which the manifest
+keeps as `offset`, so that no header has to be read to find the elements.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError
+from reblock.geometry import Box, Grid
+from reblock.model.codec import Codec
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.storage import attributes
+from reblock.storage.blocks_manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from reblock.storage.checks import dtype_problem
+from reblock.storage.files import disk_errors, kind_of, sync
+from reblock.storage.npy_header import read_header, write_header
+
+
+@dataclass(frozen=True)
+class BlocksStore:
+    """One folder of block files."""
+
+    path: str
+    """The folder."""
+    manifest: Manifest
+    """What `reblock.json` says."""
+
+    @property
+    def format(self) -> str:
+        return "rawblocks" if self.manifest.suffix == "bin" else "blocks"
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @property
+    def schema(self) -> Schema:
+        return self.manifest.schema
+
+    @cached_property
+    def layout(self) -> Layout:
+        return _layout(self.schema)
+
+    @property
+    def reads(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def writes(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
+        extent = self.place(index)
+        self._look_at(extent)
+        return [extent for _ in units]
+
+    def place(self, index: Index) -> Extent:
+        path = os.path.join(self.path, self.manifest.file_name(index))
+        size = self.layout.objects.box(index).size * self.layout.itemsize
+        return Extent(path, self.manifest.offset, size)
+
+    def preamble(self, index: Index) -> Bytes:
+        if self.manifest.suffix == "bin":
+            return b""
+        return _header(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
+
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        if len(data) != out.size:
+            raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
+        out[:] = np.frombuffer(data, np.uint8)
+
+    def encode(self, data: Flat) -> Bytes:
+        return data.data
+
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def checkpoint(self) -> None:
+        sync(self.path)
+
+    def commit(self) -> None:
+        # Names of the blocks first: where the manifest is, the blocks are.
+        sync(self.path)
+        write_manifest(self.path, self.manifest)
+        sync(self.path)
+        sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def abort(self) -> None:
+        """Nothing is kept open."""
+
+    def check_first_block(self) -> None:
+        """The first block's own header agrees with the manifest; a missing block is for the reader to notice."""
+        first = (0,) * self.layout.ndim
+        if self.manifest.suffix == "bin" or not self.layout.objects.count:
+            return
+        path = self.place(first).path
+        if not os.path.lexists(path):
+            return
+        self._look_at(self.place(first))
+        header, shape = read_header(path), self.layout.objects.box(first).shape
+        plain = len(shape) < 2
+        said = (shape, self.schema.dtype, self.manifest.offset, plain or self.schema.order)
+        found = (header.shape, header.dtype, header.offset, plain or header.order)
+        if said != found:
+            raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
+
+    def _look_at(self, extent: Extent) -> None:
+        """A block file that is there is a regular file of the right size in this folder."""
+        try:
+            found = os.lstat(extent.path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DiskError.wrap(error, doing="look at", path=extent.path) from error
+        if stat.S_ISLNK(found.st_mode):
+            raise ExternalError(f"{extent.path}: a block must be a file of its own, not a symbolic link")
+        if not stat.S_ISREG(found.st_mode):
+            raise FormatError(f"{extent.path}: a block must be a file, not {kind_of(found.st_mode)}")
+        expected = extent.offset + (extent.length or 0)
+        if found.st_size != expected:
+            raise CorruptError(f"{extent.path}: {found.st_size:,} bytes, a block of its shape has {expected:,}")
+
+
+@dataclass(frozen=True)
+class BlocksFormat:
+    """Opens and creates folders of block files."""
+
+    name: str
+    """As in `--to`."""
+    suffix: str
+    """Ending of the block files, without the dot."""
+    suffixes: tuple[str, ...] = ()
+    """None: a block folder is known by its manifest, and named by a trailing slash."""
+
+    def probe(self, path: str) -> bool:
+        if not os.path.isfile(os.path.join(path, MANIFEST)):
+            return False
+        try:
+            raw = read_manifest(path).suffix == "bin"
+        except FormatError:
+            # Still a block folder; opening it will say what is wrong with the manifest.
+            raw = False
+        return raw == (self.suffix == "bin")
+
+    def open(self, path: str, inner: str) -> Store:
+        _refuse_inner(path, inner)
+        store = BlocksStore(path, read_manifest(path))
+        store.check_first_block()
+        return store
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        if problem := dtype_problem(schema.dtype):
+            raise UsageError(f"{self.name}: {problem}")
+        for field, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
+            if value and field in asked:
+                raise UsageError(f"{self.name} are raw files: {field} {getattr(schema, field)} cannot be had; try zarr")
+        order, notes = self._order(schema, asked)
+        if schema.codec:
+            notes.append(f"codec {schema.codec} is not kept: {self.name} are not encoded")
+        if schema.shards is not None:
+            notes.append(f"shards {schema.shards} are not kept: each chunk is a file")
+        kept, changed = attributes.to_json(schema.attributes)
+        return replace(
+            schema,
+            shards=None,
+            order=order,
+            codec=Codec(),
+            attributes=kept,
+            notes=(*schema.notes, *notes, *changed),
+        )
+
+    def layout(self, schema: Schema) -> Layout:
+        return _layout(schema)
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        offset = 0
+        if self.suffix == "npy":
+            # The header of the largest block is the longest, and the others are made up to it.
+            offset = len(_header(schema, _layout(schema).objects.largest))
+        store = BlocksStore(path, Manifest(schema, self.suffix, "{index}." + self.suffix, offset))
+        with disk_errors("create", path):
+            os.mkdir(path)
+        return store
+
+    def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
+        straight = tuple(range(schema.ndim))
+        if self.suffix == "bin" or schema.order in (straight, straight[::-1]):
+            return schema.order, []
+        if "order" in asked:
+            raise UsageError(f".npy blocks lie in C or Fortran order, not {list(schema.order)}; try --to rawblocks")
+        return straight, [f"axes lie in C order, not {list(schema.order)}: .npy blocks hold C or Fortran order only"]
+
+
+def _layout(schema: Schema) -> Layout:
+    return Layout.raw(schema.dtype, Grid.of(schema.shape, schema.chunks), schema.order)
+
+
+def _header(schema: Schema, shape: tuple[int, ...], length: int = 0) -> bytes:
+    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
+    return write_header(shape, schema.dtype, fortran=fortran, length=length)
+
+
+def _refuse_inner(path: str, inner: str) -> None:
+    if inner:
+        raise UsageError(f"{path}: a block folder holds one array; leave out ::{inner}")
+
+
+def _not_needed() -> NoReturn:
+    raise NotImplementedError("blocks are read and written at extents")
+
+
+#: Found by the registry: blocks as .npy files.
+FORMAT: Format = BlocksFormat("blocks", "npy")
+#: Found by the registry: blocks as headerless files.
+FORMAT_RAW: Format = BlocksFormat("rawblocks", "bin")

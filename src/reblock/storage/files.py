@@ -1,0 +1,96 @@
+"""Small files: read with a limit, made durable, and every OSError turned into a DiskError."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reblock.errors import DiskError, FormatError
+
+
+@contextmanager
+def disk_errors(doing: str, path: str) -> Iterator[None]:
+    """Every OSError inside becomes a DiskError that says what was being done to which path."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError.wrap(error, doing=doing, path=path) from error
+    except ValueError as error:  # a path with a NUL character
+        raise DiskError.wrap(OSError(errno.EINVAL, str(error)), doing=doing, path=repr(path)) from error
+
+
+def read_head(path: str, length: int) -> tuple[bytes, int]:
+    """The first bytes of a regular file, and its size."""
+    with disk_errors("read", path):
+        # A pipe without a writer would block at opening.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise FormatError(f"{path}: a regular file was expected, not {kind_of(found.st_mode)}")
+            return _read_fully(fd, length), found.st_size
+        finally:
+            os.close(fd)
+
+
+def read_file(path: str, *, limit_bytes: int) -> bytes:
+    """All of a small regular file; FormatError where it is larger than the limit."""
+    data, size = read_head(path, limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise FormatError(f"{path}: {max(size, len(data)):,} bytes are more than the limit of {limit_bytes:,}")
+    return data
+
+
+def write_file(path: str, data: bytes, *, length: int | None = None) -> None:
+    """Make a new file, durable, and `length` bytes long if that is given; nothing stays if that fails."""
+    with disk_errors("create", path):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if length is not None:
+                os.ftruncate(fd, length)
+            os.fsync(fd)
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+
+
+def sync(path: str) -> None:
+    """Make a file's bytes, or a folder's names, durable."""
+    with disk_errors("sync", path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def kind_of(mode: int) -> str:
+    """What a path is, in words."""
+    for test, name in (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    ):
+        if test(mode):
+            return name
+    return "something else"
+
+
+def _read_fully(fd: int, length: int) -> bytes:
+    parts = []
+    while length and (part := os.read(fd, min(length, 1 << 20))):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,299 @@
+"""HDF5: datasets read and written around the library's global lock wherever their bytes allow it.
+
+::
+
+    contiguous          one object, one run of bytes             pread, pwrite
+    chunked, no filter  objects = chunks, places from the index  pread, pwrite (allocated when created)
+    deflate, shuffle,   the same, decoded here                   pread; encoded here, placed by HDF5
+    fletcher32
+    lzf, szip, ...,     through h5py                             lzf through h5py, others not written
+    compact, odd types
+
+A chunk is always stored whole, so the last one of an axis sticks out of the array.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, FormatError, ReblockError, StorageError, TargetExistsError
+from reblock.geometry import Box, Grid
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Bytes, Extent, Flat, Index, Read, Way
+from reblock.storage.files import read_head, sync
+from reblock.storage.hdf5_adapt import adapt_schema, is_whole
+from reblock.storage.hdf5_file import failures, find_dataset, library, open_file, parts_of, resolve, signature_offset
+from reblock.storage.hdf5_filters import decode, encode, is_ours, pipeline_of, set_filters
+from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
+from reblock.storage.hdf5_metadata import Stored, describe, write_attributes
+
+#: Name of a dataset that was not given one.
+_NAME = "data"
+#: What does not survive pickling: handles and what is quickly read again.
+_FLEETING = ("_lock", "_file", "_dataset", "_process", "_index", "_asks")
+
+
+class Hdf5Store:
+    """One dataset of an HDF5 file."""
+
+    format = "hdf5"
+
+    def __init__(self, path: str, inner: str, schema: Schema, stored: Stored, file: Any = None) -> None:
+        """`file` is the open handle of a new dataset that HDF5 itself writes."""
+        self.path = path
+        self.inner = inner
+        self.schema = schema
+        self.layout = _layout(schema)
+        self.stored = stored
+        self._object_bytes = self.layout.object_bytes
+        self.location = f"{path}::{inner}"
+        self._mode = "r" if file is None else "r+"
+        self._reset(file)
+
+    def _reset(self, file: Any = None) -> None:
+        self._lock = threading.RLock()
+        self._file = file
+        self._dataset = None if file is None else file[self.inner]
+        self._process = os.getpid()
+        self._index: ChunkIndex | None = None
+        self._asks = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key not in _FLEETING}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._reset()
+
+    # ---------------------------------------------------------------- what it is
+    @property
+    def reads(self) -> Way:
+        return Way.EXTENT if self.stored.direct else Way.BOX
+
+    @property
+    def writes(self) -> Way:
+        if not self.stored.pipeline:
+            return Way.EXTENT
+        return Way.UNIT if is_ours(self.stored.pipeline) else Way.BOX
+
+    @property
+    def fills(self) -> bool:
+        return True
+
+    # ---------------------------------------------------------------- where bytes lie
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002
+        """Places of chunks; each is its own unit."""
+        return [self._extent(unit) for unit in units]
+
+    def place(self, index: Index) -> Extent:
+        """Where the bytes of a new object go: it has been allocated at creation."""
+        extent = self._extent(index) if self.writes is Way.EXTENT else None
+        if extent is None:
+            raise StorageError(f"{self.location}: HDF5 itself places object {index}")
+        return extent
+
+    def preamble(self, index: Index) -> Bytes:  # noqa: ARG002
+        """Nothing: objects share one file."""
+        return b""
+
+    def _extent(self, index: Index) -> Extent | None:
+        size = self._object_bytes
+        if not self.stored.chunked:
+            return None if self.stored.offset is None else Extent(self.path, self.stored.offset, size)
+        found = self._find(index)
+        if found is None:
+            return None
+        offset, length, mask = found
+        if self.stored.raw_edges and self.layout.objects.stored(index) != self.layout.objects.box(index):
+            mask = 0xFFFF_FFFF
+        # Filters shrink a chunk or add a little; a length beyond reason would cost memory before it fails.
+        likely = length <= 2 * size + (1 << 16) if self.stored.pipeline else length == size
+        if not likely or offset + length >= 1 << 63:
+            raise CorruptError(
+                f"{self.location}: chunk {index} has {length} bytes at {offset}; its elements take {size} bytes"
+            )
+        return Extent(self.path, offset, length, mask)
+
+    def _find(self, index: Index) -> Place | None:
+        with self._lock, failures("read the chunk index of", self.location, CorruptError):
+            if self._index is None and not self._asks:
+                self._index = read_index(self._open(), self.layout.objects.counts, self.stored.shift)
+                self._asks = self._index is None
+                if not self._asks and self.stored.direct and self._mode == "r":
+                    self._close()
+            if self._index is not None:
+                return self._index.find(index)
+            return ask_index(self._open(), index, self.stored.shift)
+
+    # ---------------------------------------------------------------- what bytes mean
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        """Undo the filters; the error names the dataset and the byte range."""
+        try:
+            decode(data, self.stored.pipeline, extent.mask, out)
+        except CorruptError as error:
+            where = f"{extent.length} bytes at {extent.offset}"
+            raise CorruptError(f"{self.location}: {error} ({where})") from None
+
+    def encode(self, data: Flat) -> Bytes:
+        """Apply the filters."""
+        return encode(data, self.stored.pipeline)
+
+    # ---------------------------------------------------------------- through h5py
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:
+        """Read a box with the library's own filters and conversions."""
+        if not box.size:
+            return
+        with self._lock, failures("read", self.location, CorruptError):
+            fits = out.flags.c_contiguous and out.dtype == self.layout.dtype
+            target = out if fits else np.empty(out.shape, self.layout.dtype)
+            self._open().read_direct(target, source_sel=box.slices or ())
+        if target is not out:
+            out[...] = target
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:
+        """Write a box with the library's own filters."""
+        if not box.size:
+            return
+        with self._lock, failures("write", self.location, StorageError):
+            source = np.ascontiguousarray(data, self.layout.dtype)
+            self._open().write_direct(source, dest_sel=box.slices or ())
+
+    def write_unit(self, index: Index, data: Bytes) -> None:
+        """Hand an encoded chunk to HDF5, which finds a place for it."""
+        first = tuple(axis.stored(i)[0] for axis, i in zip(self.layout.objects.axes, index, strict=True))
+        with self._lock, failures("write", self.location, StorageError):
+            self._open().id.write_direct_chunk(first, bytes(data))
+
+    def _open(self) -> Any:
+        """The dataset in this process: a handle does not survive a fork or a pickle."""
+        if self._dataset is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._file = open_file(self.path, self._mode)
+            self._dataset = resolve(self._file, self.path, parts_of(self.inner))
+        return self._dataset
+
+    def _close(self) -> None:
+        file, self._file, self._dataset = self._file, None, None
+        if file is not None and self._process == os.getpid():
+            file.close()
+
+    # ---------------------------------------------------------------- the end
+    def checkpoint(self) -> None:
+        """Flush HDF5's own buffers, then the system's."""
+        with self._lock, failures("flush", self.location, StorageError):
+            if self._file is not None:
+                self._file.flush()
+        sync(self.path)
+
+    def commit(self) -> None:
+        """Close and make durable; the metadata has been complete since creation."""
+        with self._lock, failures("close", self.location, StorageError):
+            self._close()
+        sync(self.path)
+
+    def abort(self) -> None:
+        """Close."""
+        with self._lock, failures("close", self.location, StorageError):
+            self._close()
+
+
+class Hdf5Format:
+    """Datasets in HDF5 files."""
+
+    name = "hdf5"
+    suffixes = (".h5", ".hdf5", ".he5")
+
+    def probe(self, path: str) -> bool:
+        """Whether there is an HDF5 signature, also behind a user block."""
+        try:
+            return signature_offset(path) is not None
+        except (OSError, ValueError):
+            return False
+
+    def open(self, path: str, inner: str) -> Hdf5Store:
+        """Open a dataset, or the only one of the file."""
+        _, size = read_head(path, 0)
+        with failures("open", path):
+            if signature_offset(path) is None:
+                raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
+            with open_file(path, "r") as file:
+                name, dataset = find_dataset(file, path, inner)
+                schema, stored = describe(dataset, f"{path}::{name}", size)
+        return Hdf5Store(path, name, schema, stored)
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        """The nearest schema that a dataset can have."""
+        return adapt_schema(schema, asked)
+
+    def layout(self, schema: Schema) -> Layout:
+        """Chunks as objects, the last ones padded."""
+        return _layout(schema)
+
+    def create(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+        """Make a new file with one dataset; without filters all its bytes are allocated at once, unwritten."""
+        name = "/".join(parts_of(inner)) or _NAME
+        if os.path.lexists(path):
+            raise TargetExistsError(f"{path} exists already")
+        with failures("create", path, StorageError):
+            file = open_file(path, "x")
+            try:
+                stored = _create(file, name, schema)
+                if not stored.pipeline:
+                    # The engine writes into the file: HDF5 must be done with it.
+                    file.close()
+                    file = None
+            except BaseException:
+                with suppress(Exception):
+                    file.close()
+                os.unlink(path)
+                raise
+        return Hdf5Store(path, name, schema, stored, file)
+
+
+def _layout(schema: Schema) -> Layout:
+    grid = Grid.of(schema.shape, schema.chunks, padded=True)
+    raw = not schema.codec
+    codec = "" if raw else str(schema.codec)
+    return Layout(schema.dtype, grid, grid, schema.order, codec, partial_reads=raw, partial_writes=raw)
+
+
+def _create(file: Any, name: str, schema: Schema) -> Stored:
+    h5py = library()
+    pipeline = pipeline_of(schema.codec, schema.dtype.itemsize)
+    chunked = bool(pipeline) or not is_whole(schema.shape, schema.chunks)
+    dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    # The same run twice gives the same file.
+    dcpl.set_obj_track_times(False)
+    if schema.fill_value is not None:
+        dcpl.set_fill_value(np.asarray(schema.fill_value, schema.dtype))
+    if chunked:
+        dcpl.set_chunk(schema.chunks)
+    set_filters(dcpl, pipeline)
+    if not pipeline:
+        dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        # Every element is written once, by the engine.
+        dcpl.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple(schema.shape) if schema.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    kind = h5py.h5t.py_create(schema.dtype, logical=True)
+    dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, dcpl))
+    parent, _, last = name.rpartition("/")
+    # Groups made here have no times of creation; those that HDF5 makes on the way would.
+    (file.require_group(parent) if parent else file)[last] = dataset
+    write_attributes(dataset, schema.attributes)
+    for dim, label in zip(dataset.dims, schema.axes or (), strict=False):
+        dim.label = label
+    offset = None if chunked else dataset.id.get_offset()
+    if offset is None and not chunked and 0 not in schema.shape:
+        raise ReblockError(f"HDF5 did not allocate {name} at its creation")
+    return Stored(chunked=chunked, offset=offset, pipeline=pipeline, direct=is_ours(pipeline))
+
+
+FORMAT = Hdf5Format()

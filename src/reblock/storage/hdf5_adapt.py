@@ -1,0 +1,224 @@
+"""What HDF5 can hold: the nearest schema to one that was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import UsageError
+from reblock.geometry import Grid
+from reblock.geometry.grid import Cut, chunk_text
+from reblock.model.codec import Codec, Stage
+from reblock.model.schema import Schema
+from reblock.storage import checks
+from reblock.storage.attributes import to_json
+from reblock.storage.hdf5_metadata import KINDS
+
+USUAL = Codec.parse("shuffle+gzip:4")
+#: HDF5 counts a chunk's bytes with 32 bits.
+CHUNK_LIMIT = (1 << 32) - 1
+_HELD = "none, gzip:LEVEL and lzf, each with shuffle before and fletcher32 after it"
+#: Stages that a dataset can have.
+_STAGES = ("gzip", "shuffle", "lzf", "fletcher32")
+
+
+def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
+    """The nearest schema that a dataset can have; UsageError for what was asked and cannot be."""
+    if problem := checks.dtype_problem(schema.dtype, KINDS):
+        raise UsageError(f"HDF5 cannot hold this type: {problem}")
+    if schema.ndim > checks.MAX_RANK:
+        raise UsageError(f"HDF5 holds at most {checks.MAX_RANK} axes, not {schema.ndim}")
+    if "order" in asked and schema.order != tuple(range(schema.ndim)):
+        raise UsageError(f"HDF5 stores the last axis fastest: axis order {schema.order} cannot be; transpose instead")
+    notes = list(schema.notes)
+    if schema.shards is not None:
+        if "shards" in asked:
+            raise UsageError(f"HDF5 has no shards: leave out shards {chunk_text(schema.shards)}, chunks can be given")
+        notes.append(f"shards {chunk_text(schema.shards)} are not kept: HDF5 has none")
+    codec = _codec(schema, asked, notes)
+    chunks = _chunks(schema, asked, notes)
+    if codec or not is_whole(schema.shape, chunks):
+        _check_chunk(chunks, schema.dtype.itemsize)
+    return replace(
+        schema,
+        chunks=chunks,
+        shards=None,
+        order=tuple(range(schema.ndim)),
+        codec=codec,
+        fill_value=_fill(schema, asked, notes),
+        attributes=_attributes(schema.attributes, notes),
+        axes=_axes(schema, notes),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def is_whole(shape: tuple[int, ...], chunks: tuple[Cut, ...]) -> bool:
+    """Whether one chunk covers the array: without codec it is stored as one run of bytes."""
+    return all(isinstance(c, int) and c >= n for n, c in zip(shape, chunks, strict=True))
+
+
+# -------------------------------------------------------------------- chunks
+def _chunks(schema: Schema, asked: Collection[str], notes: list[str]) -> tuple[Cut, ...]:
+    grid = Grid.of(schema.shape, schema.chunks)
+    chunks: list[int] = []
+    for axis, (cut, length) in enumerate(zip(schema.chunks, schema.shape, strict=True)):
+        step = cut if isinstance(cut, int) else grid.axes[axis].step
+        if step is None:
+            step = grid.axes[axis].largest
+            if "chunks" in asked:
+                text = chunk_text([cut])
+                raise UsageError(f"HDF5 needs chunks of one length per axis, not {text}: {step} would do")
+            notes.append(f"irregular chunks on axis {axis} became regular ones of {step}")
+        # A dataset of fixed size refuses chunks that are longer than it is.
+        chunks.append(min(max(step, 1), max(length, 1)))
+    return tuple(chunks)
+
+
+def _check_chunk(chunks: tuple[Cut, ...], itemsize: int) -> None:
+    size = prod(c if isinstance(c, int) else max(c) for c in chunks) * itemsize
+    if size > CHUNK_LIMIT:
+        raise UsageError(
+            f"a chunk of {chunk_text(chunks)} × {itemsize} bytes is {size:,} bytes, "
+            f"HDF5's limit is {CHUNK_LIMIT:,}: use at most {CHUNK_LIMIT // itemsize:,} elements per chunk"
+        )
+
+
+# -------------------------------------------------------------------- codec
+def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
+    if not schema.codec:
+        return schema.codec
+    if not schema.shape:
+        if "codec" in asked:
+            raise UsageError(f"HDF5 cannot encode an array without axes by {schema.codec}; none would do")
+        notes.append(f"codec {schema.codec} is not kept: HDF5 does not encode arrays without axes")
+        return Codec()
+    stages = [_stage(stage, schema.dtype.itemsize) for stage in schema.codec.stages]
+    names = [stage.name for stage in stages if stage is not None]
+    if None not in stages and len(set(names)) == len(names) and not {"gzip", "lzf"} <= set(names):
+        return Codec(tuple(stage for stage in stages if stage is not None))
+    if "codec" in asked:
+        raise UsageError(f"HDF5 cannot hold codec {schema.codec}: it has {_HELD}")
+    notes.append(f"codec {schema.codec} became {USUAL}: HDF5 has {_HELD}")
+    return USUAL
+
+
+def _stage(stage: Stage, itemsize: int) -> Stage | None:
+    """A stage as a filter of HDF5 has it, or None."""
+    settings = dict(stage.settings)
+    if stage.name in ("gzip", "zlib"):
+        level = settings.pop("level", 6)
+        # -1 is zlib's own default, which is 6.
+        level = 6 if level == -1 else level
+        return Stage.of("gzip", level=level) if level in range(10) and not settings else None
+    if stage.name == "shuffle" and settings.pop("elementsize", itemsize) != itemsize:
+        return None
+    return Stage.of(stage.name) if stage.name in _STAGES and not settings else None
+
+
+# -------------------------------------------------------------------- metadata
+def _fill(schema: Schema, asked: Collection[str], notes: list[str]) -> Any:
+    """The fill value in the dataset's type; HDF5 fills with zero where none is given."""
+    dtype, given = schema.dtype, schema.fill_value
+    zero = np.zeros((), dtype)[()]
+    if given is None:
+        return zero
+    try:
+        if np.iscomplexobj(given) and dtype.kind != "c":
+            raise TypeError
+        with np.errstate(all="ignore"):
+            fill = np.array(given, dtype) if isinstance(given, np.generic) else np.array(given).astype(dtype)
+            same = fill.shape == () and bool(fill == given or (fill != fill and given != given))  # noqa: PLR0124 - NaN
+    except (TypeError, ValueError, ArithmeticError):
+        same = False
+    if same:
+        return fill[()]
+    if "fill_value" in asked:
+        raise UsageError(f"fill value {checks.show(given)} is not a value of type {dtype}")
+    notes.append(f"fill value {checks.show(given)} became 0: it is not a value of type {dtype}")
+    return zero
+
+
+def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...] | None:
+    if not schema.axes:
+        return None
+    if all(name and _is_text(name) for name in schema.axes):
+        return schema.axes
+    notes.append(f"the axis names {checks.show(schema.axes)} are not kept: HDF5 needs one for each axis")
+    return None
+
+
+def _attributes(attributes: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Attributes that h5py can write; nested values become JSON text."""
+    kept: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if not name or not _is_text(name):
+            notes.append(f"attribute {name!r} is not kept: HDF5 needs a name of Unicode text without NUL")
+        elif value is None:
+            notes.append(f"attribute {name!r} is not kept: HDF5 has no null value")
+        elif _is_plain(value):
+            kept[name] = value
+        elif isinstance(value, np.datetime64 | np.timedelta64):
+            kept[name] = str(value)
+            notes.append(f"attribute {name!r} became text: HDF5 has no dates")
+        else:
+            plain, problems = to_json({name: value})
+            if name in plain:
+                kept[name] = json.dumps(plain[name])
+                notes.append(f"attribute {name!r} became JSON text: HDF5 holds numbers, text and arrays of them")
+            else:
+                notes.extend(problems)
+    return kept
+
+
+def _is_text(text: str) -> bool:
+    """Whether HDF5 holds a text unchanged."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether h5py writes a value as a number, a text or an array of one kind of them, all of it."""
+    if isinstance(value, str):
+        return _is_text(value)
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind == "U":
+            return all(map(_is_text, value.ravel().tolist()))
+        return value.dtype.kind in "biufcS" and value.dtype.itemsize > 0
+    if isinstance(value, bytes):
+        return bool(value) and not value.endswith(b"\0")
+    if isinstance(value, list | tuple):
+        return _is_plain_list(list(value))
+    return isinstance(value, float | complex) or (isinstance(value, int) and -(1 << 63) <= value < 1 << 64)
+
+
+def _is_plain_list(value: list[Any]) -> bool:
+    leaves = list(_leaves(value))
+    if not all(isinstance(leaf, str | bool | int | float | np.bool_ | np.integer | np.floating) for leaf in leaves):
+        return False
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        return False
+    if any(isinstance(leaf, str) for leaf in leaves):
+        return array.dtype.kind == "U" and all(isinstance(leaf, str) and _is_text(leaf) for leaf in leaves)
+    if array.dtype.kind == "f" and leaves and all(isinstance(leaf, int) for leaf in leaves):
+        return False
+    # Integers among floating point numbers must not be rounded; NaN is not equal to itself.
+    pairs = zip(array.ravel().tolist(), leaves, strict=True)
+    return array.dtype.kind in "biuf" and all(one == other or one != one for one, other in pairs)  # noqa: PLR0124
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value

@@ -1,0 +1,175 @@
+"""HDF5 files as hostile input: opened without plugins, walked without loops, every failure one typed error."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from reblock.errors import DiskError, ExternalError, FormatError, ReblockError, StorageError
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: What h5py raises for whatever HDF5 did not like.
+FAILURES = (OSError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError)
+#: Names of datasets that a message lists.
+_LISTED = 10
+#: Objects that a search for datasets looks at before it gives up.
+_MANY_OBJECTS = 100_000
+#: Soft links followed on the way to one dataset.
+_MANY_LINKS = 40
+
+
+def library() -> Any:
+    """The module h5py, with no folder left that HDF5 would load filter plugins from."""
+    import h5py
+
+    # The paths come from HDF5_PLUGIN_PATH and are kept per process, so this holds for whoever shares it.
+    while h5py.h5pl.size():
+        h5py.h5pl.remove(0)
+    return h5py
+
+
+@contextmanager
+def failures(doing: str, path: str, kind: type[StorageError] = FormatError) -> Iterator[None]:
+    """Turn what h5py raises into one line: a DiskError where the system gave an errno, else `kind`."""
+    try:
+        yield
+    except ReblockError:
+        raise
+    except FAILURES as error:
+        text = " ".join(str(error.args[-1] if error.args else error).split())
+        number = getattr(error, "errno", None) or _errno_inside(text)
+        if number:
+            raise DiskError.wrap(OSError(number, os.strerror(number)), doing=doing, path=path) from None
+        raise kind(f"{doing} {path}: {text or type(error).__name__}") from None
+
+
+def _errno_inside(text: str) -> int:
+    """HDF5 names the errno of a failed read or write only inside its message."""
+    found = re.search(r"\berrno = (\d+)", text)
+    return int(found[1]) if found else 0
+
+
+def signature_offset(path: str) -> int | None:
+    """Where the HDF5 signature lies: at 0, or behind a user block at 512, 1024, 2048, ...; None without one."""
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        size, offset = os.fstat(file.fileno()).st_size, 0
+        while offset + len(SIGNATURE) <= size:
+            file.seek(offset)
+            if file.read(len(SIGNATURE)) == SIGNATURE:
+                return offset
+            offset = max(2 * offset, 512)
+    return None
+
+
+def open_file(path: str, mode: str) -> Any:
+    """An `h5py.File`; `mode` is r, r+ or x (new, and readable by every HDF5 since 1.8).
+
+    The driver is named because HDF5_DRIVER could name a plugin. A lock that the medium cannot take is no
+    reason to refuse a file.
+    """
+    h5py = library()
+    if mode == "x":
+        # 1.8 is the oldest version whose attributes may exceed 64 KiB; from 1.10 on, a file whose writer was
+        # killed is marked as open and refused. One MiB of cache: the engine hands over whole chunks.
+        return h5py.File(path, "x", driver="sec2", libver=("v108", "v110"), rdcc_nbytes=1 << 20)
+    return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=1 << 20)
+
+
+# -------------------------------------------------------------------- finding a dataset
+def parts_of(inner: str) -> list[str]:
+    """Names along an inner path."""
+    return [part for part in inner.split("/") if part not in ("", ".")]
+
+
+def find_dataset(file: Any, path: str, inner: str) -> tuple[str, Any]:
+    """A dataset by its inner path, or the file's only one; with the path under which it was found."""
+    h5py = library()
+    parts = parts_of(inner)
+    found = resolve(file, path, parts)
+    if isinstance(found, h5py.Dataset):
+        return "/".join(parts), found
+    names = list_datasets(found)
+    if len(names) == 1 and not parts:
+        name = names[0]
+        return name, resolve(file, path, parts_of(name))
+    where = f"{path}::{'/'.join(parts)}" if parts else path
+    if not names:
+        raise FormatError(f"{where} holds no dataset{_links_text(found)}")
+    listed = ", ".join("/".join([*parts, name]) for name in names[:_LISTED])
+    more = ", ..." if len(names) > _LISTED else ""
+    what = "is a group" if parts else "holds more than one dataset"
+    raise FormatError(f"{where} {what}: add ::NAME, one of {listed}{more}")
+
+
+def resolve(file: Any, path: str, parts: list[str]) -> Any:
+    """The object at a path, name by name: soft links are followed inside the file, external links refused."""
+    h5py = library()
+    here, todo, hops, done = file["/"], list(parts), 0, ""
+    while todo:
+        name = todo.pop(0)
+        done = f"{done}/{name}"
+        link = here.get(name, getlink=True) if isinstance(here, h5py.Group) else None
+        if link is None:
+            raise FormatError(f"{path} has no {done.lstrip('/')}{_near_text(here)}")
+        if isinstance(link, h5py.ExternalLink):
+            raise ExternalError(f"{path}::{done.lstrip('/')} is a link to another file, {link.filename}: open that")
+        if isinstance(link, h5py.SoftLink):
+            hops += 1
+            if hops > _MANY_LINKS:
+                raise FormatError(f"{path}::{'/'.join(parts)} leads through more than {_MANY_LINKS} soft links")
+            todo = [*parts_of(link.path), *todo]
+            here, done = (file["/"], "") if link.path.startswith("/") else (here, done.rpartition("/")[0])
+            continue
+        here = here[name]
+    return here
+
+
+def list_datasets(group: Any) -> list[str]:
+    """Paths of the datasets below a group, each object once, a few more than a message would list."""
+    h5py = library()
+    names: list[str] = []
+    seen = {_address(h5py, group)}
+    todo = [("", group)]
+    while todo and len(names) <= _LISTED and len(seen) <= _MANY_OBJECTS:
+        prefix, here = todo.pop(0)
+        for name in here:
+            # Soft links only repeat what hard links reach; external ones are another file's business.
+            if not isinstance(here.get(name, getlink=True), h5py.HardLink):
+                continue
+            child = here[name]
+            address = _address(h5py, child)
+            if address in seen:
+                continue
+            seen.add(address)
+            if isinstance(child, h5py.Dataset):
+                names.append(prefix + name)
+            elif isinstance(child, h5py.Group):
+                todo.append((f"{prefix}{name}/", child))
+            if len(names) > _LISTED or len(seen) > _MANY_OBJECTS:
+                break
+    return names
+
+
+def _address(h5py: Any, thing: Any) -> int:
+    return int(h5py.h5o.get_info(thing.id).addr)
+
+
+def _near_text(here: Any) -> str:
+    names = list_datasets(here) if hasattr(here, "keys") else []
+    if not names:
+        return ""
+    return f": {here.name} holds {', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
+
+
+def _links_text(group: Any) -> str:
+    h5py = library()
+    for name in list(group)[:_LISTED]:
+        link = group.get(name, getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            return f" of its own: {name} is a link to another file, {link.filename}"
+    return ""

@@ -1,0 +1,47 @@
+"""Location: where an array is, as people write it: `PATH_OR_URL[::INNER]`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from reblock.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file, folder or URL, and the path of an array inside it."""
+
+    path: str
+    """File, folder or URL, as it was given."""
+    inner: str = ""
+    """Path inside the file, without slashes at its ends; empty = the file's only or topmost array."""
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise UsageError("an array is PATH[::INNER], and the path is empty")
+        if "\0" in self.path + self.inner:
+            raise UsageError(f"a path cannot hold a NUL character: {str(self)!r}")
+        parts = [part for part in self.inner.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise UsageError(f"the inner path {self.inner!r} must not hold '..': name the array from the top")
+        object.__setattr__(self, "inner", "/".join(parts))
+
+    @classmethod
+    def parse(cls, text: str | os.PathLike[str]) -> Location:
+        """A location from text; `::x` and `::/x` are the same."""
+        path, _, inner = os.fspath(text).partition("::")
+        return cls(path, inner)
+
+    @property
+    def is_url(self) -> bool:
+        """Whether the path names a store of objects and no file."""
+        return "://" in self.path
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the path is written as a folder, with a slash at its end."""
+        return self.path.endswith("/")
+
+    def __str__(self) -> str:
+        return f"{self.path}::{self.inner}" if self.inner else self.path

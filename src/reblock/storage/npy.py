@@ -1,0 +1,200 @@
+"""The npy format: one contiguous array in one file, in C or Fortran order.
+
+::
+
+    ├─ header (128 bytes or so) ─┼─ elements ─────────────────────────┤
+    0                          offset                          offset + nbytes
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, DiskError, UsageError
+from reblock.geometry import Box, Grid
+from reblock.model.codec import Codec
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.storage.checks import dtype_problem
+from reblock.storage.files import read_head, sync, write_file
+from reblock.storage.npy_header import MAGIC, read_header, write_header
+
+
+@dataclass(frozen=True)
+class NpyStore:
+    """One .npy file."""
+
+    path: str
+    """The file."""
+    schema: Schema
+    """What it holds."""
+    offset: int
+    """Bytes before the first element."""
+
+    @property
+    def format(self) -> str:
+        return "npy"
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @cached_property
+    def layout(self) -> Layout:
+        return _layout(self.schema)
+
+    @property
+    def reads(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def writes(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - the file is all there is
+        return [self.place(index) for _ in units]
+
+    def place(self, index: Index) -> Extent:  # noqa: ARG002 - there is only one object
+        return Extent(self.path, self.offset, self.layout.nbytes)
+
+    def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - there is only one object
+        # `create` has written it; whoever writes the file anew, to rename it later, needs it again.
+        return _header(self.schema, self.offset)
+
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        if len(data) != out.size:
+            raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
+        out[:] = np.frombuffer(data, np.uint8)
+
+    def encode(self, data: Flat) -> Bytes:
+        return data.data
+
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def checkpoint(self) -> None:
+        sync(self.path)
+
+    def commit(self) -> None:
+        self._check_size()
+        sync(self.path)
+        sync(os.path.dirname(self.path) or ".")
+
+    def abort(self) -> None:
+        """Nothing is kept open."""
+
+    def _check_size(self) -> None:
+        try:
+            found = os.stat(self.path).st_size
+        except OSError as error:
+            raise DiskError.wrap(error, doing="look at", path=self.path) from error
+        expected = self.offset + self.layout.nbytes
+        if found < expected:
+            raise CorruptError(f"{self.path}: {found:,} bytes, its header promises {expected:,}")
+
+
+class NpyFormat:
+    """Opens and creates .npy files."""
+
+    name = "npy"
+    suffixes = (".npy",)
+
+    def probe(self, path: str) -> bool:
+        return os.path.isfile(path) and read_head(path, len(MAGIC))[0] == MAGIC
+
+    def open(self, path: str, inner: str) -> Store:
+        _refuse_inner(path, inner)
+        found = read_header(path)
+        schema = Schema(found.shape, found.dtype, _one_chunk(found.shape), order=found.order)
+        store = NpyStore(path, schema, found.offset)
+        store._check_size()  # noqa: SLF001 - of our own class
+        return store
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        if problem := dtype_problem(schema.dtype):
+            raise UsageError(f"npy: {problem}")
+        for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
+            if value and name in asked:
+                raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} cannot be had; try zarr")
+        order, notes = self._order(schema, asked)
+        if schema.codec:
+            notes.append(f"codec {schema.codec} is not kept: npy is not encoded")
+        if schema.fill_value is not None:
+            notes.append(f"fill value {schema.fill_value} is not kept: npy has none")
+        if schema.attributes:
+            notes.append(f"attributes {', '.join(schema.attributes)} are not kept: npy has none")
+        if schema.axes is not None:
+            notes.append(f"names of axes {', '.join(schema.axes)} are not kept: npy has none")
+        return replace(
+            schema,
+            chunks=_one_chunk(schema.shape),
+            shards=None,
+            order=order,
+            codec=Codec(),
+            fill_value=None,
+            attributes={},
+            axes=None,
+            notes=(*schema.notes, *notes),
+        )
+
+    def layout(self, schema: Schema) -> Layout:
+        return _layout(schema)
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        header = _header(schema)
+        store = NpyStore(path, schema, len(header))
+        write_file(path, header, length=len(header) + store.layout.nbytes)
+        return store
+
+    def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
+        straight = tuple(range(schema.ndim))
+        if schema.order in (straight, straight[::-1]):
+            return schema.order, []
+        if "order" in asked:
+            raise UsageError(f"npy holds C or Fortran order only, not axes {list(schema.order)}; try rawblocks")
+        return straight, [f"axes lie in C order, not {list(schema.order)}: npy holds C or Fortran order only"]
+
+
+def _layout(schema: Schema) -> Layout:
+    return Layout.raw(schema.dtype, Grid.whole(schema.shape), schema.order)
+
+
+def _header(schema: Schema, length: int = 0) -> bytes:
+    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
+    return write_header(schema.shape, schema.dtype, fortran=fortran, length=length)
+
+
+def _one_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(max(n, 1) for n in shape)
+
+
+def _refuse_inner(path: str, inner: str) -> None:
+    if inner:
+        raise UsageError(f"{path}: npy holds one array; leave out ::{inner}")
+
+
+def _not_needed() -> NoReturn:
+    raise NotImplementedError("npy is read and written at extents")
+
+
+#: Found by the registry.
+FORMAT: Format = NpyFormat()

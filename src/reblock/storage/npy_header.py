@@ -1,0 +1,91 @@
+"""Headers of .npy files: read through numpy with pickles off and sizes bounded, written at a chosen length."""
+
+from __future__ import annotations
+
+import struct
+import tokenize
+import warnings
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from reblock.errors import FormatError
+from reblock.storage.checks import check_dtype, check_shape, show
+from reblock.storage.files import read_head
+
+MAGIC = b"\x93NUMPY"
+#: Longest header text; numpy's own limit, since a header is evaluated (as a literal, but evaluated).
+MAX_HEADER = 10_000
+#: Magic, version, and the longest length field.
+_PREFIX = len(MAGIC) + 2 + 4
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a .npy file says of itself."""
+
+    shape: tuple[int, ...]
+    """Lengths of the axes."""
+    dtype: np.dtype[Any]
+    """Type of an element, byte order included."""
+    fortran: bool
+    """Whether the first axis is the fastest."""
+    offset: int
+    """Bytes before the first element."""
+    file_bytes: int
+    """Size of the file that was read."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes as they lie in the file, outermost first."""
+        axes = range(len(self.shape))
+        return tuple(reversed(axes) if self.fortran else axes)
+
+
+def read_header(path: str) -> Header:
+    """Header of a .npy file, checked; the elements are not looked at."""
+    head, size = read_head(path, _PREFIX + MAX_HEADER)
+    if not head.startswith(MAGIC):
+        raise FormatError(f"{path}: not a .npy file: it starts with {head[:6]!r}, not {MAGIC!r}")
+    version = tuple(head[6:8])
+    field, read = {
+        (1, 0): ("<H", npy_format.read_array_header_1_0),
+        (2, 0): ("<I", npy_format.read_array_header_2_0),
+        # Version 3 differs from 2 by non-ASCII field names only, and types with fields are refused below.
+        (3, 0): ("<I", npy_format.read_array_header_2_0),
+    }.get(version, (None, None))
+    if field is None or read is None:
+        raise FormatError(f"{path}: .npy version {show(version)} is not known; 1.0, 2.0 and 3.0 are")
+    start = 8 + struct.calcsize(field)
+    if len(head) < start:
+        raise FormatError(f"{path}: the file ends inside its header, after {size} bytes")
+    offset = start + struct.unpack_from(field, head, 8)[0]
+    if offset > start + MAX_HEADER:
+        raise FormatError(f"{path}: a header of {offset - start:,} bytes, the limit is {MAX_HEADER:,}")
+    if offset > len(head):
+        raise FormatError(f"{path}: the header has {offset:,} bytes, the file only {size:,}")
+    try:
+        with warnings.catch_warnings():
+            # Python 2 wrote 3L for 3; numpy reads that, and warns that it is slow.
+            warnings.simplefilter("ignore", UserWarning)
+            shape, fortran, dtype = read(BytesIO(head[8:offset]), max_header_size=MAX_HEADER)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError, IndexError) as error:
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise FormatError(f"{path}: the .npy header makes no sense: {reason}") from None
+    checked = check_dtype(dtype, where=path)
+    return Header(check_shape(shape, where=path, itemsize=checked.itemsize), checked, fortran, offset, size)
+
+
+def write_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool, length: int = 0) -> bytes:
+    """Header of a .npy file, version 1.0, made up with spaces to `length` if that is longer."""
+    stream = BytesIO()
+    description = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
+    npy_format.write_array_header_1_0(stream, description)
+    header = stream.getvalue()
+    if len(header) >= length:
+        return header
+    text = header[10:-1].ljust(length - 11) + b"\n"
+    return header[:8] + struct.pack("<H", len(text)) + text

@@ -1,0 +1,189 @@
+"""The formats: a table of dotted paths and what others add by entry point; nothing is imported until it is used.
+
+An outside author adds a format in their own pyproject.toml ::
+
+    [project.entry-points."reblock.formats"]
+    myformat = "my_package.my_format:FORMAT"
+
+and tests it with `reblock.testing.contract.FormatContract`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from operator import attrgetter
+
+from reblock.errors import DiskError, FormatError, StorageError, UsageError
+from reblock.model.store import Format, Store
+from reblock.storage.files import disk_errors, kind_of
+from reblock.storage.location import Location
+
+#: Entry point group of formats.
+GROUP = "reblock.formats"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A format that can be had by name."""
+
+    name: str
+    """As in `--from` and `--to`."""
+    target: str
+    """`module:attribute` of the Format."""
+    suffixes: tuple[str, ...] | None = None
+    """File name endings, to choose by without importing; None = ask the format."""
+    needs: tuple[str, ...] = ()
+    """Libraries that it loads when it is used; looked for, not imported, when it is asked for."""
+    install: str = "pip install reblock"
+    """What makes it importable."""
+
+
+_OWN = (
+    Known("npy", "reblock.storage.npy:FORMAT", (".npy",)),
+    Known("blocks", "reblock.storage.blocks:FORMAT", ()),
+    Known("rawblocks", "reblock.storage.blocks:FORMAT_RAW", ()),
+    Known("zarr", "reblock.storage.zarr:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
+    Known("zarr2", "reblock.storage.zarr:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
+    Known(
+        "hdf5",
+        "reblock.storage.hdf5:FORMAT",
+        (".h5", ".hdf5", ".he5"),
+        ("h5py", "numcodecs"),
+        "pip install h5py numcodecs",
+    ),
+)
+
+
+def formats() -> tuple[str, ...]:
+    """Names of all formats, our own first."""
+    return tuple(_table())
+
+
+def get(name: str) -> Format:
+    """A format by its name; UsageError where there is none or its library is missing."""
+    table = _table()
+    if name not in table:
+        raise UsageError(f"unknown format {name!r}: use one of {', '.join(table)}")
+    return _load(table[name])
+
+
+def detect(path: str) -> Format:
+    """The format of what lies at a path: by content, then by extension."""
+    with disk_errors("open", path):
+        found = os.stat(path)
+    broken: list[str] = []
+    trouble: StorageError | None = None
+    for known in _table().values():
+        try:
+            candidate = _load(known)
+        except UsageError as error:
+            broken.append(str(error))
+            continue
+        try:
+            if candidate.probe(path):
+                return candidate
+        except StorageError as error:
+            trouble = trouble or error
+        except Exception as error:  # noqa: BLE001 - a stranger's mistake must not hide other formats
+            broken.append(f"format {known.name} failed: {error!r}")
+    if trouble is not None:
+        raise trouble
+    guess = _by_suffix(path) or ("blocks" if _bare_blocks(path) else None)
+    if guess is not None:
+        # Opening it says what is wrong better than we could.
+        return get(guess)
+    missing = f" ({'; '.join(broken)})" if broken else ""
+    raise FormatError(
+        f"{path}: {kind_of(found.st_mode)} of no known format; say which with --from: {', '.join(_table())}{missing}"
+    )
+
+
+def for_target(path: str, to: str | None = None) -> Format:
+    """The format of an array that is to be made: as asked, else by the path's ending."""
+    if to is not None:
+        return get(to)
+    if path.endswith("/"):
+        return get("blocks")
+    name = _by_suffix(path)
+    if name is None:
+        endings = ", ".join(f"{suffix} ({known.name})" for known in _OWN for suffix in known.suffixes or ())
+        raise UsageError(
+            f"{path}: the format of a new array is not clear; end the name in {endings} or / (blocks), "
+            f"or say it with --to: {', '.join(_table())}"
+        )
+    return get(name)
+
+
+def open(location: str | os.PathLike[str], format: str | None = None) -> Store:  # noqa: A001 - the verb of the registry
+    """Open an array at `PATH[::INNER]` for reading."""
+    where = Location.parse(location)
+    if where.is_url:
+        raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
+    if not os.path.lexists(where.path):
+        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise DiskError.wrap(missing, doing="open", path=where.path)
+    kind = detect(where.path) if format is None else get(format)
+    return kind.open(where.path, where.inner)
+
+
+# ---------------------------------------------------------------- the table
+def _table() -> dict[str, Known]:
+    """Every format by name; nobody can replace ours."""
+    others = {
+        entry.name: Known(entry.name, f"{entry.module}:{entry.attr}", install=f"mend {_distribution(entry)}")
+        for entry in entry_points(group=GROUP)
+    }
+    own = {known.name: known for known in _OWN}
+    return own | {name: known for name, known in others.items() if name not in own}
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return f"the package {entry.dist.name}" if entry.dist is not None else "the package that brings it"
+
+
+def _load(known: Known) -> Format:
+    module, _, attribute = known.target.partition(":")
+    try:
+        for library in known.needs:
+            if find_spec(library) is None:
+                raise ModuleNotFoundError(name=library)
+        found: Format = attrgetter(attribute)(import_module(module))
+    except ImportError as error:
+        needs = f"the module {error.name}" if error.name else "a module"
+        raise UsageError(f"format {known.name} needs {needs}, which cannot be loaded: {known.install}") from error
+    except Exception as error:  # anything may go wrong in a stranger's module, and must not hide other formats
+        raise UsageError(f"format {known.name} cannot be loaded: {error!r}; {known.install}") from error
+    return found
+
+
+def _by_suffix(path: str) -> str | None:
+    """Name of the format whose ending a path has; the longest ending wins."""
+    name = os.path.basename(path.rstrip("/")).lower()
+    best: tuple[int, str] | None = None
+    for known in _table().values():
+        for suffix in _suffixes(known):
+            if name.endswith(suffix.lower()) and (best is None or len(suffix) > best[0]):
+                best = (len(suffix), known.name)
+    return best[1] if best else None
+
+
+def _suffixes(known: Known) -> tuple[str, ...]:
+    if known.suffixes is not None:
+        return known.suffixes
+    try:
+        return tuple(_load(known).suffixes)
+    except UsageError:
+        return ()
+
+
+def _bare_blocks(path: str) -> bool:
+    """Whether a folder holds block files without a manifest."""
+    if not os.path.isdir(path):
+        return False
+    with disk_errors("read", path), os.scandir(path) as entries:
+        return any(entry.name.endswith((".npy", ".bin")) for entry in entries)

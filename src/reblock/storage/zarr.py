@@ -1,0 +1,328 @@
+"""The zarr formats: chunks and shards of v2 and v3 arrays as files below a folder, metadata in JSON beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageError
+from reblock.geometry import Box
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.storage.checks import load_json, show
+from reblock.storage.files import disk_errors, sync, write_file
+from reblock.storage.zarr_meta import Meta, Shard, parse_v2, parse_v3
+from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
+
+#: An entry of a shard's index that says: not stored.
+_ABSENT = 2**64 - 1
+#: Folders that are looked at in search of the arrays of a group.
+_MANY_FOLDERS = 10_000
+
+
+@dataclass(frozen=True)
+class ZarrStore:
+    """One zarr array."""
+
+    path: str
+    """Folder that the user named."""
+    inner: str
+    """Path of the array inside it."""
+    meta: Meta
+    """What the metadata says."""
+    pending: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Metadata files that `commit` is to write: path below the folder, and text."""
+
+    @property
+    def format(self) -> str:
+        return "zarr" if self.meta.version == 3 else "zarr2"
+
+    @property
+    def location(self) -> str:
+        return f"{self.path}::{self.inner}" if self.inner else self.path
+
+    @property
+    def schema(self) -> Schema:
+        return self.meta.schema
+
+    @property
+    def layout(self) -> Layout:
+        return self.meta.layout
+
+    @property
+    def reads(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def writes(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def fills(self) -> bool:
+        return True
+
+    @cached_property
+    def folder(self) -> str:
+        """Where the array's keys start."""
+        return os.path.join(self.path, self.inner) if self.inner else self.path
+
+    # ---------------------------------------------------------------- where bytes lie
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
+        path = self._path(index)
+        shard = self.meta.shard
+        if shard is None:
+            return [Extent(path) for _ in units]
+        where = Extent(path, 0 if shard.at_start else -shard.index_bytes, shard.index_bytes)
+        try:
+            data = read(where)
+        except FileNotFoundError:
+            return [None] * len(units)
+        table = self._index(shard, data)
+        per_shard = self._per_shard(shard)
+        places = [tuple(u - i * n for u, i, n in zip(unit, index, per_shard, strict=True)) for unit in units]
+        return [self._extent(path, table[tuple(place[a] for a in shard.axes)]) for place in places]
+
+    def _index(self, shard: Shard, data: Bytes) -> npt.NDArray[np.uint64]:
+        table = np.empty((*shard.counts, 2), shard.index.dtype)
+        try:
+            shard.index.decode(data, table.reshape(-1).view(np.uint8))
+        except CorruptError as error:
+            raise CorruptError(f"shard index: {error}") from error
+        return table
+
+    def _extent(self, path: str, entry: npt.NDArray[np.uint64]) -> Extent | None:
+        offset, length = map(int, entry)
+        if offset == length == _ABSENT:
+            return None
+        unit_bytes = self.layout.unit_bytes
+        most = self.meta.chain.limit(unit_bytes)
+        if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not self.meta.chain):
+            raise CorruptError(
+                f"shard index: {length:,} bytes at {offset:,} for a chunk of {unit_bytes:,} bytes, at most {most:,}"
+            )
+        return Extent(path, offset, length)
+
+    def place(self, index: Index) -> Extent:
+        raw = not self.layout.indexed and not self.layout.encoded
+        return Extent(self._path(index), 0, self.layout.object_bytes if raw else None)
+
+    def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - all objects start with their data
+        return b""
+
+    def _path(self, index: Index) -> str:
+        return os.path.join(self.folder, self.meta.key(index))
+
+    def _per_shard(self, shard: Shard) -> tuple[int, ...]:
+        """Units along each of the array's axes in one shard."""
+        counts = dict(zip(shard.axes, shard.counts, strict=True))
+        return tuple(counts[axis] for axis in range(self.layout.ndim))
+
+    # ---------------------------------------------------------------- what bytes mean
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:  # noqa: ARG002 - all units are alike
+        self.meta.chain.decode(data, out)
+
+    def encode(self, data: Flat) -> Bytes:
+        return self.meta.chain.encode(data) if self.meta.shard is None else self._encode_shard(self.meta.shard, data)
+
+    def _encode_shard(self, shard: Shard, data: Flat) -> Bytes:
+        """Every unit in the order of the index, none left out: which are fill only their bits can say."""
+        order, dtype = self.layout.order, self.layout.dtype
+        per_shard, sides = self._per_shard(shard), self.schema.chunks
+        lengths = [_length(sides[axis]) for axis in order]
+        whole: npt.NDArray[Any] = data.view(dtype).reshape(
+            [per_shard[a] * n for a, n in zip(order, lengths, strict=True)]
+        )
+        table = np.empty((*shard.counts, 2), np.uint64)
+        out = bytearray(shard.index_bytes if shard.at_start else 0)
+        for position in product(*map(range, shard.counts)):
+            place = dict(zip(shard.axes, position, strict=True))
+            corner = [place[axis] * n for axis, n in zip(order, lengths, strict=True)]
+            inside: tuple[Any, ...] = tuple(slice(a, a + n) for a, n in zip(corner, lengths, strict=True))
+            unit = whole[(*inside, ...)]
+            stored = self.meta.chain.encode(np.ascontiguousarray(unit).reshape(-1).view(np.uint8))
+            table[position] = len(out), len(stored)
+            out += stored
+        index = shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
+        if shard.at_start:
+            out[: len(index)] = index
+        else:
+            out += index
+        return out
+
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
+        _not_needed()
+
+    # ---------------------------------------------------------------- life
+    def checkpoint(self) -> None:
+        sync(self.folder)
+
+    def commit(self) -> None:
+        for name, text in self.pending:
+            # The array's own metadata comes last: before that, nothing opens here.
+            _replace_file(os.path.join(self.path, name), text.encode())
+        if self.pending:
+            sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def abort(self) -> None:
+        """Nothing is kept open."""
+
+
+@dataclass(frozen=True)
+class ZarrFormat:
+    """Opens zarr arrays of both versions, creates those of one."""
+
+    name: str
+    """As in `--to`."""
+    version: int
+    """Version of new arrays."""
+    suffixes: tuple[str, ...] = (".zarr",)
+    """File name endings."""
+
+    def probe(self, path: str) -> bool:
+        names = ("zarr.json", ".zarray", ".zgroup")[self.version == 2 :]
+        return any(os.path.isfile(os.path.join(path, name)) for name in names)
+
+    def open(self, path: str, inner: str) -> Store:
+        folder = os.path.join(path, *_parts(path, inner))
+        meta = _read_array(folder)
+        if meta is not None:
+            return ZarrStore(path, inner.strip("/"), meta)
+        if not _is_group(folder):
+            with disk_errors("open", folder):
+                os.scandir(folder).close()
+            raise FormatError(f"{folder}: no zarr array or group, there is no zarr.json, .zarray or .zgroup")
+        found = list(islice(_arrays(folder), 21))
+        if len(found) == 1:
+            return self.open(path, "/".join([*_parts(path, inner), found[0]]))
+        there = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
+        advice = f"name one of its arrays after '::': {there}" if found else "there is no array in it"
+        raise FormatError(f"{folder}: a zarr group; {advice}")
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        return adapt(schema, asked, self.version)
+
+    def layout(self, schema: Schema) -> Layout:
+        return describe(schema, self.version).layout
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        parts = _parts(path, inner)
+        store = ZarrStore(path, "/".join(parts), describe(schema, self.version), _files(schema, parts, self.version))
+        with disk_errors("create", path):
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                raise TargetExistsError(f"{path} exists already") from None
+            os.makedirs(store.folder, exist_ok=True)
+        return store
+
+
+# ---------------------------------------------------------------- metadata files
+def _files(schema: Schema, parts: list[str], version: int) -> tuple[tuple[str, str], ...]:
+    """Metadata files of a new array and the groups above it, the array's own last."""
+    groups = ["/".join(parts[:n]) for n in range(len(parts))]
+    below = "".join(part + "/" for part in parts)
+    if version == 3:
+        group = _text({"zarr_format": 3, "node_type": "group", "attributes": {}})
+        files = [(f"{name}/zarr.json".lstrip("/"), group) for name in groups]
+        return (*files, (f"{below}zarr.json", _text(document_v3(schema))))
+    document, attributes = documents_v2(schema)
+    files = [(f"{name}/.zgroup".lstrip("/"), _text({"zarr_format": 2})) for name in groups]
+    if attributes:
+        files.append((f"{below}.zattrs", _text(attributes)))
+    return (*files, (f"{below}.zarray", _text(document)))
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _replace_file(path: str, data: bytes) -> None:
+    """Write a file that is either whole or not there, whenever the power fails."""
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.draft")
+    with disk_errors("write", path):
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        write_file(draft, data)
+        os.replace(draft, path)
+    sync(folder)
+
+
+def _read_array(folder: str) -> Meta | None:
+    """The array in a folder, or None where there is none."""
+    path = os.path.join(folder, "zarr.json")
+    if os.path.lexists(path):
+        document = load_json(path)
+        if document.get("node_type") == "group" and document.get("zarr_format") == 3:
+            return None
+        return parse_v3(document, where=path)
+    path = os.path.join(folder, ".zarray")
+    if not os.path.lexists(path):
+        return None
+    attributes = os.path.join(folder, ".zattrs")
+    return parse_v2(load_json(path), load_json(attributes) if os.path.lexists(attributes) else {}, where=path)
+
+
+def _is_group(folder: str) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
+
+
+def _is_array(folder: str) -> bool:
+    if os.path.lexists(os.path.join(folder, ".zarray")):
+        return True
+    path = os.path.join(folder, "zarr.json")
+    return os.path.lexists(path) and load_json(path).get("node_type") == "array"
+
+
+def _arrays(folder: str) -> Iterator[str]:
+    """Paths of the arrays below a group, nearest first; links are not followed."""
+    waiting, seen = [""], 0
+    while waiting:
+        here = waiting.pop(0)
+        with disk_errors("list", folder):
+            found = sorted(e.name for e in os.scandir(os.path.join(folder, here)) if e.is_dir(follow_symlinks=False))
+        for name in found:
+            seen += 1
+            if seen > _MANY_FOLDERS:
+                return
+            path = f"{here}/{name}".lstrip("/")
+            if _is_array(os.path.join(folder, path)):
+                yield path
+            else:
+                waiting.append(path)
+
+
+def _parts(path: str, inner: str) -> list[str]:
+    parts = [part for part in inner.split("/") if part]
+    if any(part in (".", "..") or "\0" in part for part in parts):
+        raise UsageError(f"{path}: inner path {show(inner)} must name arrays and groups, without '.' and '..'")
+    return parts
+
+
+def _length(cut: Any) -> int:
+    return int(cut)
+
+
+def _not_needed() -> NoReturn:
+    raise NotImplementedError("zarr chunks are read and written at extents")
+
+
+#: Found by the registry: new arrays are v3.
+FORMAT: Format = ZarrFormat("zarr", 3)
+#: Found by the registry: new arrays are v2.
+FORMAT2: Format = ZarrFormat("zarr2", 2)

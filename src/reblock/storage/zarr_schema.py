@@ -1,0 +1,299 @@
+"""From a schema to a new zarr array: what v2 and v3 can hold of it, and the documents that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import FormatError, UsageError
+from reblock.geometry import Axis
+from reblock.geometry.grid import Cut, chunk_text
+from reblock.model.codec import Codec, Stage
+from reblock.model.schema import Schema
+from reblock.storage.attributes import to_json
+from reblock.storage.checks import dtype_problem, show
+from reblock.storage.zarr_codecs import Chain, trial
+from reblock.storage.zarr_meta import DIMENSIONS, INDEX_BYTES, Meta, axes_v2, parse_v2, parse_v3
+from reblock.storage.zarr_stages import FILTERS, V3, check, config, config_v3, lossless
+from reblock.storage.zarr_values import V3_KINDS, dtype_json_v3, extended, fill_bits_lost, fill_to_json
+
+#: What is written where the source's codec cannot be kept.
+USUAL = Codec.parse("blosc:zstd:3:shuffle")
+#: The same for chunks that are too long for Blosc.
+USUAL_LONG = Codec.parse("zstd:3")
+#: Most bytes of a chunk that a codec takes.
+_MOST_BYTES = {"blosc": 2**31 - 17, "lz4": 0x7E000000}
+
+
+class _Adapter:
+    """One schema on its way into zarr; what cannot be kept is an error where it was asked for, else a note."""
+
+    def __init__(self, schema: Schema, asked: Collection[str], version: int) -> None:
+        self.schema, self.asked, self.version = schema, asked, version
+        self.notes = list(schema.notes)
+        self.dtype = schema.dtype
+
+    def give_up(self, field: str, problem: str, instead: str) -> None:
+        """Something cannot be kept; `instead` says what is done about it."""
+        if field in self.asked:
+            raise UsageError(f"zarr v{self.version}: {problem}")
+        self.notes.append(f"{problem}; {instead}")
+
+    # ------------------------------------------------------------ fields
+    def check_dtype(self) -> None:
+        if problem := dtype_problem(self.dtype):
+            raise UsageError(f"zarr v{self.version}: {problem}")
+        if extended(self.dtype):
+            raise UsageError(f"zarr holds float64 and complex128 at the most, not {self.dtype}; try --dtype f8")
+        if self.version == 3 and self.dtype.kind not in V3_KINDS:
+            raise UsageError(f"zarr v3 has no stable type for {self.dtype.str}; zarr v2 has (--to zarr2)")
+        if self.version == 3 and self.dtype.str[0] == ">":
+            self.notes.append("byte order is kept in the chunks; zarr readers show little-endian, values are equal")
+
+    def chunks(self) -> tuple[int, ...]:
+        if len(self.schema.chunks) != self.schema.ndim:
+            text = chunk_text(self.schema.chunks)
+            raise UsageError(f"chunks {text} have {len(self.schema.chunks)} axes, the array has {self.schema.ndim}")
+        return tuple(map(self.chunk, self.schema.chunks, self.schema.shape))
+
+    def chunk(self, cut: Cut, length: int) -> int:
+        if isinstance(cut, int):
+            if cut < min(length, 1):
+                raise UsageError(f"a chunk length must be at least 1, not {cut}")
+            return max(cut, 1)
+        step = Axis.of(cut).step
+        if step is None and cut:
+            self.give_up(
+                "chunks",
+                f"chunks {chunk_text([cut])} are irregular, zarr has regular chunks only (blocks may be irregular)",
+                f"{max(cut)} is used",
+            )
+        return step or max(cut, default=1)
+
+    def shards(self, chunks: tuple[int, ...]) -> tuple[int, ...] | None:
+        shards = self.schema.shards
+        if shards is None:
+            return None
+        if self.version == 2:
+            self.give_up("shards", f"shards {chunk_text(shards)} cannot be had, only zarr v3 has them", "left out")
+            return None
+        if len(shards) != len(chunks) or any(n < 1 for n in shards):
+            raise UsageError(f"shards {chunk_text(shards)} must be {len(chunks)} lengths of at least 1")
+        rounded = tuple(-(-s // c) * c for s, c in zip(shards, chunks, strict=True))
+        if rounded != shards:
+            problem = f"shards {chunk_text(shards)} are no multiple of the chunks {chunk_text(chunks)}"
+            self.give_up("shards", f"{problem}; {chunk_text(rounded)} would be", f"{chunk_text(rounded)} are used")
+        count = prod(s // c for s, c in zip(rounded, chunks, strict=True))
+        if 16 * count > INDEX_BYTES:
+            raise UsageError(f"{count:,} chunks per shard, the limit is {INDEX_BYTES // 16:,}; use larger chunks")
+        return rounded
+
+    def order(self) -> tuple[int, ...]:
+        straight, order = tuple(range(self.schema.ndim)), self.schema.order
+        if sorted(order) != list(straight):
+            raise UsageError(f"an axis order is a permutation of {list(straight)}, not {list(order)}")
+        if self.version == 3 or order in (straight, straight[::-1]):
+            return order
+        problem = f"axis order {list(order)} cannot be had, zarr v2 has C and Fortran order (v3 has any)"
+        self.give_up("order", problem, "C order is used")
+        return straight
+
+    def fill_value(self) -> Any:
+        value, zero = self.schema.fill_value, np.zeros((), self.dtype.newbyteorder("="))[()]
+        if value is None:
+            return zero
+        if not isinstance(value, np.generic) or value.dtype != self.dtype.newbyteorder("="):
+            given, value = value, _cast(value, self.dtype)
+            if value is None:
+                self.give_up("fill_value", f"fill value {show(given)} is no {self.dtype}", "0 is used")
+                return zero
+        if self.version == 2 and fill_bits_lost(value, self.dtype):
+            self.give_up("fill_value", "zarr v2 has no words for the bits of this fill value", "a plain NaN is used")
+            return _plain_nan(value)
+        return value
+
+    def axes(self, attributes: dict[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
+        axes = self.schema.axes
+        if axes is not None and len(axes) != self.schema.ndim:
+            self.give_up("axes", f"{len(axes)} names for {self.schema.ndim} axes", "left out")
+            axes = None
+        if self.version == 2:
+            found, rest = axes_v2(attributes, self.schema.ndim)
+            return (axes if axes is not None else found), rest
+        return (axes if axes and any(axes) else None), attributes
+
+    # ------------------------------------------------------------ codec
+    def codec(self, chunk_bytes: int) -> Codec:
+        codec = self.schema.codec
+        lossy = [stage for stage in codec.stages if stage.name in FILTERS and not _keeps(stage, self.dtype)]
+        if lossy:
+            names = ", ".join(stage.name for stage in lossy)
+            self.give_up("codec", f"codec {names} does not keep every bit", "values are kept as they are, without it")
+            codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
+        if self.version == 3 and "codec" not in self.asked:
+            codec = self.zlib_as_gzip(codec)
+        usual = USUAL if chunk_bytes <= _MOST_BYTES["blosc"] else USUAL_LONG
+        if problem := self.codec_problem(codec, chunk_bytes):
+            self.give_up("codec", problem, f"{usual} is used")
+            return usual
+        return codec
+
+    def codec_problem(self, codec: Codec, chunk_bytes: int) -> str | None:
+        """Why a codec cannot be written, or None."""
+        for stage in codec.stages:
+            if self.version == 3 and (stage.name not in V3 or not V3[stage.name] >= dict(stage.settings).keys()):
+                return (
+                    f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))} (zarr v2 has more: --to zarr2)"
+                )
+            if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
+                return f"codec {stage.name} takes {most:,} bytes at the most, a chunk has {chunk_bytes:,}"
+        try:
+            for stage in codec.stages:
+                check(stage)
+            if any(stage.name in FILTERS for stage in codec.stages):
+                trial(codec, self.dtype)
+            Chain(codec, self.dtype).sizes(chunk_bytes)
+        except ValueError as error:
+            return f"codec {codec} cannot be written: {error}"
+        return None
+
+    def zlib_as_gzip(self, codec: Codec) -> Codec:
+        """The same compression in the container that v3 has."""
+        if "zlib" not in codec.names:
+            return codec
+        self.notes.append("codec zlib became gzip: zarr v3 has the same compression in that form only")
+        stages = (_gzip(stage) if stage.name == "zlib" else stage for stage in codec.stages)
+        return Codec(tuple(stages))
+
+
+def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:
+    """The nearest schema that a zarr array can have."""
+    adapter = _Adapter(schema, asked, version)
+    adapter.check_dtype()
+    chunks = adapter.chunks()
+    kept, changed = to_json(schema.attributes)
+    axes, kept = adapter.axes(kept)
+    adapted = replace(
+        schema,
+        chunks=chunks,
+        shards=adapter.shards(chunks),
+        order=adapter.order(),
+        codec=adapter.codec(prod(chunks) * schema.dtype.itemsize),
+        fill_value=adapter.fill_value(),
+        attributes=kept,
+        axes=axes,
+    )
+    try:
+        describe(adapted, version)
+    except FormatError as error:
+        raise UsageError(str(error)) from None
+    return replace(adapted, notes=tuple(dict.fromkeys([*adapter.notes, *changed])))
+
+
+def _keeps(stage: Stage, dtype: np.dtype[Any]) -> bool:
+    try:
+        check(stage)
+    except ValueError:
+        return True  # said later, in its own words
+    return lossless(stage, dtype)
+
+
+def _gzip(stage: Stage) -> Stage:
+    level = stage.get("level", 6)
+    return Stage.of("gzip", level=6 if level == -1 else level)
+
+
+def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A scalar of the type with the same value, or None."""
+    try:
+        with np.errstate(all="ignore"):
+            given = np.asarray(value)
+            cast = given.astype(dtype.newbyteorder("="))
+            both_nan = given.dtype.kind in "fc" and cast.dtype.kind in "fc" and np.isnan(given) and np.isnan(cast)
+            same = given.shape == () and bool(cast == given or both_nan)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return cast[()] if same else None
+
+
+def _plain_nan(value: Any) -> Any:
+    """A NaN without payload where there was one with."""
+    parts = np.array([value]).view(f"f{value.dtype.itemsize // (2 if value.dtype.kind == 'c' else 1)}")
+    parts[np.isnan(parts)] = np.nan
+    return parts.view(value.dtype)[0]
+
+
+# ---------------------------------------------------------------- writing
+def document_v3(schema: Schema) -> dict[str, Any]:
+    """The `zarr.json` of an adapted schema."""
+    endian = {"<": "little", ">": "big"}.get(schema.dtype.str[0])
+    to_bytes = {"name": "bytes", "configuration": {"endian": endian}} if endian else {"name": "bytes"}
+    codecs: list[dict[str, Any]] = []
+    if schema.order != tuple(range(schema.ndim)):
+        codecs.append({"name": "transpose", "configuration": {"order": list(schema.order)}})
+    codecs += [to_bytes, *(config_v3(stage, schema.dtype) for stage in schema.codec.stages)]
+    if schema.shards is not None:
+        settings = {
+            "chunk_shape": list(schema.chunks),
+            "codecs": codecs,
+            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+            "index_location": "end",
+        }
+        codecs = [{"name": "sharding_indexed", "configuration": settings}]
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(schema.shape),
+        "data_type": dtype_json_v3(schema.dtype),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(schema.shards or schema.chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=3),
+        "codecs": codecs,
+        "attributes": dict(schema.attributes),
+    }
+    if schema.axes is not None:
+        document["dimension_names"] = [name or None for name in schema.axes]
+    return document
+
+
+def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `.zarray` and the `.zattrs` of an adapted schema."""
+    configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
+    # A chain that ends in a filter has no compressor.
+    last = configs.pop() if configs and schema.codec.stages[-1].name not in FILTERS else None
+    attributes = dict(schema.attributes)
+    if schema.axes is not None:
+        attributes[DIMENSIONS] = list(schema.axes)
+    document = {
+        "zarr_format": 2,
+        "shape": list(schema.shape),
+        "chunks": list(schema.chunks),
+        "dtype": schema.dtype.str,
+        "compressor": last,
+        "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=2),
+        "order": "C" if schema.order == tuple(range(schema.ndim)) else "F",
+        "filters": configs or None,
+        "dimension_separator": ".",
+    }
+    return document, attributes
+
+
+def _config_v2(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:
+    settings = config(stage, dtype)
+    if stage.name == "blosc" and stage.get("typesize") is None:
+        # numcodecs before 0.16 has no such setting, and takes the array's own anyway.
+        del settings["typesize"]
+    return settings
+
+
+def describe(schema: Schema, version: int) -> Meta:
+    """What a store of an adapted schema would be; no I/O."""
+    where = "new array"
+    if version == 2:
+        document, attributes = documents_v2(schema)
+        return parse_v2(document, attributes, where=where)
+    return parse_v3(document_v3(schema), where=where)

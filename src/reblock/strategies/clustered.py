@@ -1,0 +1,33 @@
+"""Clustered: whole blocks, as many neighbours at once as the budget holds, so that they are contiguous in the big file.
+
+::
+
+    blocks          rows            slices           R = T = a run of blocks that grows along
+    ┌──┬──┬──┐      ┌──┬──┬──┐      ┌──┬──┬──┐       the fastest axis on disk first:
+    │▒▒│▒▒│  │      │▒▒│▒▒│▒▒│      │▒▒│▒▒│▒▒│       a few blocks, a row of blocks, several
+    ├──┼──┼──┤      ├──┼──┼──┤      ├──┼──┼──┤       rows, a slice, several slices.
+    │  │  │  │      │  │  │  │      │▒▒│▒▒│▒▒│
+    └──┴──┴──┘      └──┴──┴──┘      └──┴──┴──┘
+
+Split: the run is of target blocks, read from the big file in few contiguous pieces; each block is written whole (W
+= O). Merge, its dual: the run is of source blocks, each read whole, written in few contiguous pieces (W = R ∪ O).
+Where both sides have many blocks either will do, and the one with fewer seeks is taken.
+
+Hayot-Sasson et al., "Sequential algorithms to split and merge ultra-high resolution 3D images" (2017), as told in
+drafts A (I.E, V.A) and B.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from reblock.model import Plan, Problem
+from reblock.strategies.candidates import best_plan, blocks_of, disk_orders
+from reblock.strategies.runs import longest_run
+
+
+def propose(problem: Problem) -> Plan:
+    """R = T = the longest run of blocks that fits, W = R ∪ O."""
+    cells = dict.fromkeys((problem.target.objects.clipped(), *blocks_of(problem.source)))
+    runs = [partial(longest_run, "clustered", problem, cell, order) for cell in cells for order in disk_orders(problem)]
+    return best_plan("clustered", problem, runs)

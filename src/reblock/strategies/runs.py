@@ -1,0 +1,94 @@
+"""Runs of neighbouring cells: R = T = the longest run that the budget holds, W = R ∪ O.
+
+::
+
+    ┌──┬──┬──┬──┐     A run grows along the axes from the fastest on disk to the slowest:
+    │▒▒│▒▒│▒▒│  │     a few cells, a row, several rows, a slice, several slices. Cells are
+    ├──┼──┼──┼──┤     blocks, or elements. A task reads one run and keeps nothing, so what
+    │  │  │  │  │     it needs is known without a search: the run, and a unit in flight.
+    └──┴──┴──┴──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+
+from reblock.cost.memory import flight_bytes
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Access, Pass, Plan, Problem
+from reblock.strategies.candidates import divisors, joined, tame
+from reblock.strategies.family import fit, one_pass
+
+
+def longest_run(
+    name: str, problem: Problem, cells: Grid, order: Sequence[int], *, rows: bool = False, shorten: bool = False
+) -> Plan:
+    """R = T = the longest run of cells that fits, W = R ∪ O.
+
+    The run grows along the axes from the fastest of `order` to the slowest: a few cells, a row, several rows, a slice,
+    several slices. `rows` refuses less than a row; `shorten` ends runs of several target objects at one of them.
+    """
+    axes = [cell.clipped() for cell in cells.axes]
+    blocks = [1] * len(axes)
+    if rows and axes:
+        blocks[order[-1]] = axes[order[-1]].count
+
+    def cost(axis: int, count: int) -> int:
+        return _run_bytes(problem, [joined(a, count if d == axis else blocks[d]) for d, a in enumerate(axes)])
+
+    for axis in reversed(order):
+        if cost(axis, axes[axis].count) <= problem.memory_bytes:
+            blocks[axis] = axes[axis].count
+            continue
+        if not (rows and axis == order[-1]):
+            blocks[axis] = _most(axes[axis].count, partial(cost, axis), problem.memory_bytes)
+        if shorten:
+            blocks[axis] = _shortened(axes[axis], problem.target.objects.axes[axis], blocks[axis])
+        break
+    read = Grid(tuple(joined(cell, blocks[axis]) for axis, cell in enumerate(axes)))
+    write = read.refine(problem.target.objects.clipped())
+    try:
+        return fit(one_pass(name, problem, read=read, write=write, tasks=read), problem)
+    except Refused as refusal:
+        if refusal.needs_memory_bytes is not None:
+            raise
+        # Too many kinds of tasks to count their memory; one task, in which nothing is kept, is the same sweep.
+        return fit(one_pass(name, problem, read=read, write=write, tasks=Grid.whole(problem.shape)), problem)
+
+
+def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
+    """Bytes that a run needs, or slightly more where the last target object is padded."""
+    lengths = [
+        max(one.largest, one.length - one.start(one.count - 1) + stored.trail) if one.count else 0
+        for one, stored in zip(read, problem.target.objects.axes, strict=True)
+    ]
+    needed = prod(lengths) * problem.target.itemsize
+    if problem.held:
+        return needed
+    grid = Grid(tuple(read))
+    passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in Access]
+    return needed + max(flight_bytes(made, problem.source, problem.target) for made in passes)
+
+
+def _most(count: int, cost: Callable[[int], int], budget: int) -> int:
+    """The largest number of blocks whose cost is within the budget, and 1 where none is."""
+    low, high = 1, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
+    return low
+
+
+def _shortened(cell: Axis, target: Axis, blocks: int) -> int:
+    """A run of several target objects ends where one of them does; a wild cut of one becomes a divisor of it."""
+    if cell.step is None or target.step is None:
+        return blocks
+    length, step = blocks * cell.step, target.step
+    if length >= step and step % cell.step == 0:
+        return length // step * (step // cell.step)
+    if tame(joined(cell, blocks), target.clipped()):
+        return blocks
+    return max((n for n in divisors(step, length) if n % cell.step == 0), default=cell.step) // cell.step

@@ -1,0 +1,184 @@
+"""Stretch: a buffer of source blocks that grows in the order of the disk as far as memory goes, and keeps what it can.
+
+::
+
+    Θ        Ω                The buffer B of draft B. Λ, the input aggregate, is the fewest source blocks
+    ┌───────┬───┐             that cover a target block. Of a buffer Λ the part Θ completes target blocks,
+    │       │ F1│ Θ           the overlaps F1, F2, F3 (F4 … in the third dimension) belong to the next.
+    │       │   │
+    ├───────┼───┤             I–II   B_k = Λ_k, F1 kept; B_j grows, as far as it goes
+    │  F2   │ F3│ Ω           III    B_j = Λ_j; F3 kept if it fits (storeF3), else axis j is not kept
+    └───────┴───┘             IV–V   the same with B_i and F4 (storeF4)
+
+As a point of the family: R = B, T = A, W_d = O_d on the axes that are kept and R_d ∪ O_d on those that are not,
+which is what `volumesToKeep` says. The drafts' estimates of Σ are replaced by the exact peak of memory. One axis
+after the other, fastest first, takes the cut that seeks least among those that fit while the slower axes are still
+cut thin; a second round looks again with all of them grown. The cuts tried go *beyond Λ*: more source blocks, up to
+where boundaries of I and O coincide and nothing is left over, up to the whole axis; and below it, where buffers are
+*broken* into single source blocks (draft A, VII.B) and only the target blocks are assembled. If all axes can be
+kept at such lengths every block is moved whole, n_I + n_O seeks, so those buffers are tried first, and of them the
+one that needs least memory is taken.
+
+Buffers are read along the axis of the largest overlap first (draft B, section M), or in the order of the disk (draft A,
+VII.A), whichever holds less.
+
+Guédon, Hayot-Sasson and Glatard, "Dask IO" drafts A and B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import product
+
+from reblock.cost.memory import held_elements
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Access, Pass, Plan, Problem
+from reblock.strategies.candidates import (
+    Choice,
+    Rank,
+    aggregate,
+    box_bytes,
+    candidate,
+    choice,
+    common_blocks,
+    count_seeks,
+    disk_orders,
+    needs,
+    plan_of,
+    stations,
+    tame,
+    too_large,
+)
+
+NAME = "stretch"
+
+#: Buffers of whole blocks that are tried first.
+MANY_BUFFERS = 256
+
+#: Cuts that an axis may take while the buffer grows, and rounds over the axes.
+MANY_STATIONS = 32
+MANY_ROUNDS = 3
+
+Choices = tuple[Choice, ...]
+
+#: Rank, bytes needed, pass.
+Priced = tuple[Rank, int, Pass]
+
+
+def propose(problem: Problem) -> Plan:
+    """Buffers of whole blocks if one of them fits, else the buffer that was stretched furthest."""
+    found = [priced for choices in _whole_buffers(problem) if (priced := _price(problem, choices)) is not None]
+    fitting = sorted((one for one in found if one[0] <= problem.memory_bytes), key=lambda one: one[0])
+    plan = _first(problem, [made for _, made in fitting])
+    if plan is not None:
+        return plan
+    options = [_options(problem, axis) for axis in range(len(problem.shape))]
+    grown = [one for storage in disk_orders(problem) if (one := _grow(problem, storage, options)) is not None]
+    plan = _first(problem, [made for _, _, made in sorted(grown, key=lambda one: one[:2])])
+    if plan is not None:
+        return plan
+    smallest = _price(problem, tuple(cuts[-1] for cuts in options))
+    sizes = [needed for needed, _ in (*found, *([smallest] if smallest else ()))]
+    raise too_large(problem, min(sizes, default=problem.memory_bytes + 1), "the smallest buffer")
+
+
+def _first(problem: Problem, passes: Iterable[Pass]) -> Plan | None:
+    """The first that the layouts allow; with whole units in flight it may need more than was thought."""
+    for made in passes:
+        try:
+            return plan_of(NAME, problem, made)
+        except Refused:
+            continue
+    return None
+
+
+def _whole_buffers(problem: Problem) -> list[Choices]:
+    """Buffers of whole source blocks with every axis kept, small boxes first."""
+    lists = [
+        [choice(problem, axis, cut, keep=True) for cut in _whole_cuts(problem, axis)]
+        for axis in range(len(problem.shape))
+    ]
+    buffers = sorted(product(*lists), key=lambda choices: box_bytes(problem, choices))
+    fitting = [choices for choices in buffers if box_bytes(problem, choices) <= problem.memory_bytes]
+    return fitting[:MANY_BUFFERS] or buffers[:1]
+
+
+def _whole_cuts(problem: Problem, axis: int) -> list[Axis]:
+    """One source block, Λ, where I and O coincide, all of the axis."""
+    source, target = problem.source.objects.axes[axis].clipped(), problem.target.objects.axes[axis].clipped()
+    cuts = [source, aggregate(source, target.largest), common_blocks(source, target), Axis.single(source.length)]
+    return [cut for cut in dict.fromkeys(cuts) if tame(cut, target)]
+
+
+def _grow(problem: Problem, storage: Sequence[int], options: Sequence[list[Choice]]) -> Priced | None:
+    """The buffer stretched along one axis after the other, the fastest first, until that gains nothing more."""
+    choices = tuple(cuts[-1] for cuts in options)
+    best = _better(problem, choices, None)
+    for _ in range(MANY_ROUNDS):
+        before = best
+        for axis in reversed(storage):
+            stretched = choices
+            for option in options[axis]:
+                tried = (*choices[:axis], option, *choices[axis + 1 :])
+                better = _better(problem, tried, best)
+                if better is not None:
+                    best, stretched = better, tried
+            choices = stretched
+        if best is before:
+            break
+    return best
+
+
+def _better(problem: Problem, choices: Choices, best: Priced | None) -> Priced | None:
+    """The priced buffer if it fits and seeks less than the best, or as much in less memory."""
+    if box_bytes(problem, choices) > problem.memory_bytes:
+        return None
+    rank = count_seeks(problem, candidate(problem, choices, problem.source.order))
+    if best is not None and rank > best[0]:
+        return None
+    priced = _price(problem, choices)
+    if priced is None or priced[0] > problem.memory_bytes or (best is not None and (rank, priced[0]) >= best[:2]):
+        return None
+    return rank, *priced
+
+
+def _options(problem: Problem, axis: int) -> list[Choice]:
+    """Cuts that an axis may take, kept and, where the target allows it, not kept; the thinnest is the last."""
+    length = problem.shape[axis]
+    reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *stations(problem, axis, length, MANY_STATIONS))))
+    if not problem.source.partial_reads:
+        units = problem.source.units.axes[axis].clipped()
+        reads = [read for read in reads if read.refine(units).count == units.count] or [units]
+    reads.sort(key=lambda read: -read.largest)
+    kept = [choice(problem, axis, read, keep=True) for read in reads]
+    if not problem.target.partial_writes:
+        return kept
+    written = [choice(problem, axis, read, keep=False) for read in reads]
+    return list(dict.fromkeys(reversed([*kept, *written])))[::-1]
+
+
+def _price(problem: Problem, choices: Choices) -> tuple[int, Pass] | None:
+    """The pass in the order that needs least memory: along the largest overlap, or as on disk."""
+    try:
+        orders = dict.fromkeys((_by_overlap(problem, choices), *disk_orders(problem)))
+        passes = [candidate(problem, choices, order) for order in orders]
+        priced = [needs(problem, made) for made in passes]
+    except Refused:
+        return None
+    place = priced.index(min(priced))
+    return priced[place], passes[place]
+
+
+def _by_overlap(problem: Problem, choices: Choices) -> tuple[int, ...]:
+    """Axes from the smallest overlap to the largest, so that buffers follow each other along the largest."""
+    overlaps = {axis: _overlap(one) for axis, one in enumerate(choices)}
+    return tuple(sorted(problem.source.order, key=lambda axis: overlaps[axis]))
+
+
+@lru_cache(maxsize=4096)
+def _overlap(one: Choice) -> float:
+    """Ω over B: the largest part of a buffer's length that is left over along an axis."""
+    line = Pass(Grid((one.read,)), Grid((one.write,)), Grid.whole((one.read.length,)), (0,), Access.RUNS, Access.RUNS)
+    return held_elements(line) / one.read.largest - 1 if one.read.largest else 0.0

@@ -1,0 +1,77 @@
+"""What the contracts compare: metadata by value, arrays by their bits, files by their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reblock.geometry import Grid
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.model.store import Store
+from reblock.testing.reference_io import whole
+
+
+def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
+    """A reopened store says what was asked for."""
+    assert same_value(fields(store.schema), fields(schema))
+    assert store.layout == layout
+    assert (store.layout.shape, store.layout.dtype) == (schema.shape, schema.dtype)
+    assert store.layout.order == schema.order
+    assert store.layout.encoded == bool(schema.codec)
+    assert sorted(store.layout.order) == list(range(schema.ndim))
+
+
+def check_cover(layout: Layout) -> None:
+    """Units cover the array exactly, and none lies in two objects."""
+    seen = np.zeros(layout.shape, np.int8)
+    for index in layout.objects.indices():
+        outer = layout.objects.box(index)
+        for unit in layout.units.touching(outer):
+            assert outer.contains(layout.units.box(unit))
+            seen[whole(layout.units.box(unit))] += 1
+    assert (seen == 1).all()
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Equality of metadata: lists, tuples and arrays alike; floating point numbers by their bits."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
+    one, other = _plain(one), _plain(other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_value, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return np.float64(one).tobytes() == np.float64(other).tobytes()
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufSU":
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def fields(schema: Schema) -> dict[str, Any]:
+    """All that must come back; chunks as the grid that they make, since 5 and 3 cut an axis of 3 alike."""
+    grid = Grid.of(schema.shape, schema.chunks)
+    return {
+        **{name: getattr(schema, name) for name in ("shape", "shards", "order", "attributes", "axes")},
+        "dtype": schema.dtype.str,
+        "chunks": [axis.lengths() for axis in grid.axes],
+        "codec": str(schema.codec),
+        "fill_value": None if schema.fill_value is None else np.asarray(schema.fill_value, schema.dtype).tobytes(),
+    }
+
+
+def files(path: str) -> list[Path]:
+    """Every file below a path, or the file itself."""
+    top = Path(path)
+    return [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.is_file())
+
+
+def snapshot(path: str) -> dict[str, bytes]:
+    """Every file below a path with its bytes."""
+    return {str(file): file.read_bytes() for file in files(path)}
