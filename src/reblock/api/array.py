@@ -55,7 +55,7 @@ class Array:
         return f"<reblock.Array {self.store.location} {self.store.format} {self.shape} {self.dtype}>"
 
 
-def open(source: Where | Array, *, format: str | None = None) -> Array:  # noqa: A001 - reblock.open is the public name
+def open(source: Where | Array, *, format: str | None = None) -> Array:
     """Open an array for reading.
 
     Examples

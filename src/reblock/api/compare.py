@@ -65,7 +65,7 @@ def verify(
     return Verdict(not found, tuple(found))
 
 
-def info(source: Where | Array, *, format: str | None = None) -> dict[str, Any]:  # noqa: A002 - as in open
+def info(source: Where | Array, *, format: str | None = None) -> dict[str, Any]:
     """Layout and metadata of a stored array, as `reblock info --json` prints them."""
     store = open(source, format=format).store
     schema = store.schema

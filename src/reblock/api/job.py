@@ -18,8 +18,9 @@ from reblock.api.request import (
     parse_codec,
     wanted_schema,
 )
-from reblock.engine import Measured, Report, View, execute, measured_cost
-from reblock.errors import DiskError, InfeasibleError, UsageError
+from reblock.api.scratch import ScratchFolder
+from reblock.engine import Measured, Report, View, execute_plan, measured_cost
+from reblock.errors import DiskError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
 from reblock.planner import AUTO, Decision, check, choose
@@ -27,7 +28,7 @@ from reblock.render import text
 from reblock.storage import registry
 from reblock.storage.location import Location
 from reblock.storage.staging import Staging
-from reblock.units import format_size, parse_size
+from reblock.units import parse_size
 
 #: Memory budget where none is given.
 DEFAULT_MEMORY = "1GiB"
@@ -129,6 +130,9 @@ def plan(
         kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
         schema = kind.adapt(wanted_schema(view, chunks, shards, wanted_codec, dtype), asked)
         view_layout, layout = view.layout, kind.layout(schema)
+        if strategy == AUTO and not is_contiguous(layout):
+            # A chunk that is written at once is durable at once; only a strategy asked for by name cuts chunks.
+            layout = replace(layout, partial_writes=False)
     problem = Problem(
         view_layout,
         layout,
@@ -136,13 +140,6 @@ def plan(
         find_device(device),
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
     )
-    if kind is not None and not is_contiguous(layout) and layout.object_bytes > problem.memory_bytes:
-        needs = choose(replace(problem, memory_bytes=2**62), objective="memory").cost.peak_bytes
-        raise InfeasibleError(
-            f"one target chunk takes {format_size(layout.object_bytes)}, the budget is "
-            f"{format_size(problem.memory_bytes)}: needs at least {format_size(needs)} ({needs} bytes)",
-            needs_memory_bytes=needs,
-        )
     return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
 
 
@@ -154,20 +151,19 @@ def run(job: Job, *, overwrite: bool = False, scratch: Where | None = None, prog
     problem = job.decision.problem
     check(job.plan, problem)
     _distinct(job.source.store, job.target)
-    if len(job.plan.passes) > 1:
-        raise UsageError("plans of several passes cannot be run yet")
     staging = Staging(job.target.path, overwrite=overwrite)
     staging.check()
     staging.start()
     try:
-        measured = _carry_out(job, staging.path, progress)
+        with ScratchFolder(job.plan, staging.folder if scratch is None else os.fspath(scratch)) as intermediates:
+            measured = _carry_out(job, staging.path, intermediates, progress)
         staging.publish()
     finally:
         staging.discard()
     return Report(
         job.plan,
         job.decision.cost,
-        measured_cost(measured, problem.source.nbytes, problem.target.itemsize, 0),
+        measured_cost(measured, problem.source.nbytes, problem.target.itemsize, job.decision.cost.scratch_bytes),
         perf_counter() - began,
         sum(one.tasks for one in measured),
         sum(one.write_boxes for one in measured),
@@ -187,13 +183,14 @@ def _distinct(source: Store, target: Location) -> None:
     one = os.path.realpath(Location.parse(source.location).path)
     two = os.path.realpath(target.path)
     if one == two or one.startswith(two + os.sep) or two.startswith(one + os.sep):
-        raise UsageError(f"source {source.location} and target {target} overlap: write to another place, then replace it")
+        raise UsageError(f"source {source.location} and target {target} overlap: write elsewhere, then replace")
 
 
-def _carry_out(job: Job, path: str, progress: Progress | None) -> list[Measured]:
+def _carry_out(job: Job, path: str, scratch: ScratchFolder, progress: Progress | None) -> list[Measured]:
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target")
-    done, whole = 0, job.decision.problem.target.nbytes
+    done = 0
+    whole = job.decision.problem.target.nbytes
 
     def tell(count: int) -> None:
         nonlocal done
@@ -204,18 +201,11 @@ def _carry_out(job: Job, path: str, progress: Progress | None) -> list[Measured]
     try:
         store = job.format.create(path, job.target.inner, job.schema)
         try:
-            measured = execute(
-                job.plan.passes[0],
-                job.source,
-                store,
-                memory_bytes=job.plan.memory_bytes,
-                depth=job.plan.depth,
-                progress=tell,
-            )
+            measured = execute_plan(job.plan, job.source, store, scratch, progress=tell)
             store.commit()
         except BaseException:
             store.abort()
             raise
     except OSError as error:
         raise DiskError.wrap(error, doing="writing", path=str(job.target)) from error
-    return [measured]
+    return measured

@@ -20,9 +20,7 @@ from reblock.model import Codec, Device, Layout, Schema
 from reblock.planner import proportional
 
 
-def wanted_schema(
-    view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any
-) -> Schema:
+def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any) -> Schema:
     """What is wanted of the target: the source's own properties but for what was asked."""
     schema, layout = view.store.schema, view.layout
     shape = layout.shape
@@ -103,6 +101,7 @@ def _raw(dtype: np.dtype[Any], grid: Grid, codec: Codec | None) -> Layout:
 
 
 def parse_codec(value: str | Codec | None) -> Codec | None:
+    """A codec as a caller may give it."""
     return Codec.parse(value) if isinstance(value, str) else value
 
 
@@ -130,6 +129,7 @@ def _whole_numbers(cuts: Sequence[Cut | str], what: str) -> tuple[int, ...]:
 
 
 def find_device(device: str | Device) -> Device:
+    """A device by preset, by file, or as it is."""
     if isinstance(device, Device):
         return device
     if device in PRESETS:
@@ -144,10 +144,12 @@ def find_device(device: str | Device) -> Device:
 
 
 def is_strict(on_missing: str) -> bool:
+    """Whether chunks that are not stored are errors."""
     return one_of("--on-missing", on_missing, ("fill", "error")) == "error"
 
 
 def one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
+    """The value, if it is one of those allowed."""
     if value not in allowed:
         raise UsageError(f"{what} must be {' or '.join(allowed)}, not {value!r}")
     return value

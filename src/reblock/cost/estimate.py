@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any, Protocol
+
+import numpy as np
 
 from reblock.cost.memory import allocated_bytes, held_elements
 from reblock.cost.seeks import traffic
@@ -26,9 +29,7 @@ class Sweep:
     """Time on the devices."""
 
 
-def estimate_pass(
-    sweep: Pass, source: Layout, target: Layout, plan: Plan, devices: tuple[Device, Device]
-) -> Sweep:
+def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devices: tuple[Device, Device]) -> Sweep:
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
@@ -37,16 +38,15 @@ def estimate_pass(
         writes,
         held_elements(sweep) * target.itemsize,
         allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes),
-        _seconds(reads, writes, source, target, devices),
+        float(pass_seconds(reads, writes, source, target, devices)),
     )
 
 
 def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
     """Price every pass of a plan."""
     sides = plan.sides(problem.source, problem.target)
-    target_device = problem.target_device or problem.device
-    scratch_device = problem.scratch_device or target_device
-    devices = [problem.device, *(scratch_device for _ in plan.scratch), target_device]
+    first, scratch, last = problem.devices
+    devices = [first, *(scratch for _ in plan.scratch), last]
     return [
         estimate_pass(sweep, source, target, plan, (devices[k], devices[k + 1]))
         for k, (sweep, source, target) in enumerate(sides)
@@ -84,20 +84,31 @@ def _scratch_bytes(plan: Plan) -> int:
     return max((a + b for a, b in zip([0, *sizes], [*sizes, 0], strict=True)), default=0)
 
 
-def _seconds(reads: Traffic, writes: Traffic, source: Layout, target: Layout, devices: tuple[Device, Device]) -> float:
-    """Reads and writes take turns on one device and overlap on two; the cores work beside them."""
+class Counts(Protocol):
+    """What time depends on: numbers, or arrays of them."""
+
+    @property
+    def opens(self) -> Any: ...
+    @property
+    def seeks(self) -> Any: ...
+    @property
+    def bytes(self) -> Any: ...
+
+
+def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, devices: tuple[Device, Device]) -> Any:
+    """Time of a pass: reads and writes take turns on one device and overlap on two; the cores work beside them."""
     from_device, to_device = devices
     reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second)
     writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second)
-    writing += target.objects.count * to_device.create_seconds / to_device.depth
-    moved = reading + writing if from_device == to_device else max(reading, writing)
-    working = max(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
-    working += reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
-    working += writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
-    return max(moved, working)
+    writing = writing + target.objects.count * to_device.create_seconds / to_device.depth
+    moved = reading + writing if from_device == to_device else np.maximum(reading, writing)
+    working = np.maximum(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
+    working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
+    working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
+    return np.maximum(moved, working)
 
 
-def moving_seconds(side: Traffic, device: Device, rate: float) -> float:
+def moving_seconds(side: Counts, device: Device, rate: float) -> Any:
     """Time that one side's opens, jumps and bytes take."""
     jumps = side.seeks - side.opens
     waits = side.opens * (device.open_seconds + device.far_seek_seconds) + jumps * device.seek_seconds
@@ -105,6 +116,7 @@ def moving_seconds(side: Traffic, device: Device, rate: float) -> float:
 
 
 def _rate(rates: dict[str, float], codec: str) -> float:
+    """Rate of the slowest stage of a codec that has one."""
     if not codec:
         return float("inf")
     known = [rates[name] for name in rates if name in codec]

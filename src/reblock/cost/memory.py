@@ -32,6 +32,7 @@ import numpy as np
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
+from reblock.geometry.overlap import QUICK_CUTS, stretches
 from reblock.model import Access, Layout, Pass
 
 #: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
@@ -75,9 +76,8 @@ def _peak(sweep: Pass, *, allocated: bool, padded: Layout | None) -> int:
     classes = []
     for axis in sweep.order:
         trail = padded.objects.axes[axis].trail if padded else 0
-        classes.append(
-            _classes(sweep.reads.axes[axis], sweep.writes.axes[axis], sweep.tasks.axes[axis], trail, allocated=allocated)
-        )
+        grids = (sweep.reads.axes[axis], sweep.writes.axes[axis], sweep.tasks.axes[axis])
+        classes.append(_classes(*grids, trail, allocated=allocated))
     if not all(classes):
         return 0
     if prod(map(len, classes)) > MANY_CLASSES:
@@ -112,6 +112,13 @@ def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: b
     for start, stop in _distinct_tasks(reads, writes, tasks):
         found[_steps(reads, writes, start, stop, trail if stop == tasks.length else 0, allocated=allocated)] = None
     return tuple(found)
+
+
+def axis_carry(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: bool) -> tuple[int, int]:
+    """Along one axis: most that a read block brings in, and most that is carried from one to the next."""
+    groups = [group for steps in _classes(reads, writes, tasks, trail, allocated=allocated) for group in steps.groups]
+    brought = max((r for r, _, _ in groups), default=0)
+    return brought, max((before - done for _, _, points in groups for before, done in points), default=0)
 
 
 def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, int]]:
@@ -165,9 +172,25 @@ def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
     low, high = max(start, reads.middle[0], writes.middle[0]), min(stop, reads.middle[1], writes.middle[1])
     period = lcm(reads.period or 1, writes.period or 1)
     repeats = max(high - low, 0) // period
-    if repeats < 3:
-        return reads.cuts(start, stop)
+    if repeats < 3 or reads.index(low + period) - reads.index(low) > QUICK_CUTS:
+        return _sampled_stretches(reads, writes, start, stop)
     return np.concatenate([reads.cuts(start, low + period), reads.cuts(low + (repeats - 2) * period, stop)])
+
+
+def _sampled_stretches(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
+    """All of them, or the same between the cuts of a write grid that has few, where read blocks are too many."""
+    if reads.index(stop - 1) - reads.index(start) <= QUICK_CUTS:
+        return reads.cuts(start, stop)
+    period, parts = stretches(reads, writes)
+    cuts = []
+    for first, last in parts:
+        low, high = max(first, start), min(last, stop)
+        repeats = max(high - low, 0) // period
+        if repeats < 3:
+            cuts.append(reads.cuts(low, high))
+        else:
+            cuts += [reads.cuts(low, low + period), reads.cuts(low + (repeats - 2) * period, high)]
+    return np.concatenate(cuts)
 
 
 def _hull(points: list[tuple[int, int]]) -> Points:

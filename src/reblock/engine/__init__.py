@@ -1,5 +1,6 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
+from reblock.engine.chain import Scratch, execute_plan
 from reblock.engine.disk import Disk
 from reblock.engine.pipeline import execute
 from reblock.engine.reference import execute_in_order
@@ -11,10 +12,12 @@ __all__ = [
     "Disk",
     "Measured",
     "Report",
+    "Scratch",
     "View",
     "differences",
     "execute",
     "execute_in_order",
+    "execute_plan",
     "load",
     "measured_cost",
 ]

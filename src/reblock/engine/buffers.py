@@ -40,22 +40,20 @@ class Buffers:
             if self._stopped:
                 raise Stopped
             self._used += size
-            spare = self._spare.get(size)
-            if spare:
-                self._spare_bytes -= size
-                return spare.pop()
-            self._drop()
+            if size in self._spare:
+                return self._unspare(size)
+            while self._spare and self._used + self._spare_bytes > self.limit:
+                self._unspare(next(iter(self._spare)))
             self.peak = max(self.peak, self._used + self._spare_bytes)
         return allocate(size)
 
-    def _drop(self) -> None:
-        """Unmap spare buffers until a new one fits."""
-        while self._spare_bytes and self._used + self._spare_bytes > self.limit:
-            other = next(iter(self._spare))
-            self._spare[other].pop()
-            self._spare_bytes -= other
-            if not self._spare[other]:
-                del self._spare[other]
+    def _unspare(self, size: int) -> Flat:
+        """A spare buffer, which is no longer one."""
+        self._spare_bytes -= size
+        spare = self._spare[size]
+        if len(spare) == 1:
+            del self._spare[size]
+        return spare.pop()
 
     def give(self, flat: Flat) -> None:
         """Take a buffer back."""

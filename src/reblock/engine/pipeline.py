@@ -14,7 +14,7 @@ before can finish without new memory, so waiting for the budget always ends, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
@@ -23,7 +23,7 @@ from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine.buffers import Buffers, Staging, Stopped
 from reblock.engine.disk import Disk, Handle
 from reblock.engine.reading import Loaded, Piece, Visit, open_raw, read_raw, read_units, visits
-from reblock.engine.reference import add, require_fill, visit_traffic
+from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
@@ -42,9 +42,11 @@ def execute(
     depth: int,
     disk: Disk | None = None,
     progress: Progress | None = None,
+    tasks: Iterable[Index] | None = None,
 ) -> Measured:
-    """Carry out one pass with `depth` units in flight inside a memory budget."""
-    return _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress).run()
+    """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget."""
+    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress)
+    return pipeline.run(sweep.tasks.indices() if tasks is None else tasks)
 
 
 class _Pipeline:
@@ -74,7 +76,7 @@ class _Pipeline:
         self._held = 0
         self.measured = Measured()
 
-    def run(self) -> Measured:
+    def run(self, tasks: Iterable[Index]) -> Measured:
         began = perf_counter()
         # Left in reverse: the readers end before the writers they feed.
         with (
@@ -82,10 +84,10 @@ class _Pipeline:
             ThreadPoolExecutor(self._depth, "reblock-read") as self._readers,
         ):
             try:
-                self._dispatch()
+                self._dispatch(tasks)
             except Stopped:
                 pass
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again below, once the threads have ended
                 self._fail(error)
         if self._error is not None:
             raise self._error
@@ -94,16 +96,16 @@ class _Pipeline:
         return self.measured
 
     # ---------------------------------------------------------------- dispatcher
-    def _dispatch(self) -> None:
+    def _dispatch(self, tasks: Iterable[Index]) -> None:
         sweep = self._sweep
-        for task in sweep.tasks.indices():
+        for task in tasks:
             for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
                 for visit in visits(self._view, sweep.reads.box(index), sweep.read_access, PIECE_BYTES):
                     self._start(visit)
             self.measured.tasks += 1
 
     def _start(self, visit: Visit) -> None:
-        self.measured.source = add(self.measured.source, visit_traffic(visit))
+        self.measured.source += visit_traffic(visit)
         if not visit.raw:
             for piece in visit.pieces:
                 self._claim(piece)
@@ -200,7 +202,7 @@ class _Pipeline:
             return
         with self._lock:
             del self._open[index]
-            self.measured.target = add(self.measured.target, traffic)
+            self.measured.target += traffic
             self.measured.write_boxes += 1
             self._held -= buffer.box.size
         self._buffers.give(buffer.flat)

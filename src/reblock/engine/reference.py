@@ -34,7 +34,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
         for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
             box = sweep.reads.box(index)
             for visit in visits(view, box, sweep.read_access, PIECE_BYTES):
-                measured.source = add(measured.source, visit_traffic(visit))
+                measured.source += visit_traffic(visit)
                 for loaded in load_visit(visit, disk, staging):
                     if loaded.array is None:
                         require_fill(visit)
@@ -49,7 +49,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
             measured.peak_bytes = max(measured.peak_bytes, allocated)
             for place in [place for place, buffer in opened.items() if not buffer.missing]:
                 buffer = opened.pop(place)
-                measured.target = add(measured.target, writer.write(buffer))
+                measured.target += writer.write(buffer)
                 measured.write_boxes += 1
                 held -= buffer.box.size
         measured.tasks += 1
@@ -84,8 +84,3 @@ def require_fill(visit: Visit) -> None:
         index = ",".join(map(str, view.object_index(visit.index)))
         why = "and missing chunks are errors here" if view.store.fills else "and this format defines no fill for it"
         raise CorruptError(f"{view.store.location}: chunk ({index}) is missing, {why}")
-
-
-def add(one: Traffic, two: Traffic) -> Traffic:
-    """The sum of two counts."""
-    return Traffic(one.opens + two.opens, one.runs + two.runs, one.seeks + two.seeks, one.bytes + two.bytes)

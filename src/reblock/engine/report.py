@@ -29,6 +29,16 @@ class Measured:
     missing_chunks: int = 0
     """Source chunks that were not stored and were taken as fill."""
 
+    def add(self, other: Measured) -> None:
+        """Count another piece of the same pass."""
+        self.source, self.target = self.source + other.source, self.target + other.target
+        self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
+        self.held_elements = max(self.held_elements, other.held_elements)
+        self.seconds += other.seconds
+        self.tasks += other.tasks
+        self.write_boxes += other.write_boxes
+        self.missing_chunks += other.missing_chunks
+
 
 @dataclass(frozen=True)
 class Report:

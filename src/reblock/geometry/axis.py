@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import gcd, lcm
 from typing import Any
@@ -231,33 +231,7 @@ class Axis:
         """The common refinement: every cut of both, no overhang."""
         if self.length != other.length:
             raise UsageError(f"cannot refine an axis of {self.length} by one of {other.length}")
-        for one, two in ((self, other), (other, self)):
-            if one.count <= 1 or (one.head, one.pattern, one.repeats, one.tail) == (
-                two.head,
-                two.pattern,
-                two.repeats,
-                two.tail,
-            ):
-                return two.clipped()
-        first, last = max(self.middle[0], other.middle[0]), min(self.middle[1], other.middle[1])
-        period = lcm(self.period, other.period) or 1
-        repeats = max(last - first, 0) // period
-        if repeats < 2:
-            return _normal(np.union1d(self.cuts(), other.cuts()), self.length)
-        stop = first + repeats * period
-        head, pattern, tail = (
-            np.union1d(self.cuts(a, b), other.cuts(a, b))
-            for a, b in ((0, first), (first, first + period), (stop, self.length))
-        )
-        made = Axis(
-            _differences(head, first),
-            *_primitive(_differences(pattern, first + period), repeats),
-            _differences(tail, self.length),
-        )
-        for one in (self, other):
-            if made.count == one.count:
-                return one.clipped()
-        return _listed(made)
+        return _refine(self.clipped(), other.clipped())
 
     def crop(self, start: int, stop: int) -> Axis:
         """The part [start, stop), counted from `start`; cut blocks stick out."""
@@ -310,7 +284,12 @@ class Axis:
             return self.step
         if self.count <= FEW_BLOCKS or not self.repeats:
             return self.lengths()
-        return {"head": list(self.head), "pattern": list(self.pattern), "repeats": self.repeats, "tail": list(self.tail)}
+        return {
+            "head": list(self.head),
+            "pattern": list(self.pattern),
+            "repeats": self.repeats,
+            "tail": list(self.tail),
+        }
 
     @classmethod
     def from_json(cls, value: Any, length: int) -> Axis:
@@ -318,6 +297,29 @@ class Axis:
         if isinstance(value, dict):
             return cls(tuple(value["head"]), tuple(value["pattern"]), int(value["repeats"]), tuple(value["tail"]))
         return cls.regular(length, value) if isinstance(value, int) else cls.of(value)
+
+
+@lru_cache(maxsize=1 << 14)
+def _refine(one: Axis, two: Axis) -> Axis:
+    for fine, coarse in ((one, two), (two, one)):
+        if coarse.count <= 1 or fine == coarse:
+            return fine
+        if fine.step and coarse.step and coarse.step % fine.step == 0:
+            return fine
+    first, last = max(one.middle[0], two.middle[0]), min(one.middle[1], two.middle[1])
+    period = lcm(one.period, two.period) or 1
+    repeats = max(last - first, 0) // period
+    if repeats < 2:
+        return _normal(np.union1d(one.cuts(), two.cuts()), one.length)
+    stop = first + repeats * period
+    head, pattern, tail = (
+        np.union1d(one.cuts(a, b), two.cuts(a, b)) for a, b in ((0, first), (first, first + period), (stop, one.length))
+    )
+    return Axis(
+        _differences(head, first),
+        *_primitive(_differences(pattern, first + period), repeats),
+        _differences(tail, one.length),
+    )
 
 
 def _differences(cuts: Ints, stop: int) -> tuple[int, ...]:

@@ -6,18 +6,23 @@ Costs of a pass are products of per-axis sums over all pairs (memory block, obje
     objects  ├─────┼─────┼─────┼─────┼──┄┄┄      pairs: 7, of which whole: 3
                 whole cut+cut whole ...
 
-Both sides repeat, so one joint period is looked at and multiplied; nothing is enumerated block by block.
+Both sides repeat, so one joint period is looked at and multiplied; nothing is enumerated block by block. Where
+one side has few blocks and the other very many, the same is done between the cuts of the few.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import lcm
 
 import numpy as np
 
 from reblock.geometry.axis import Axis, Ints
+
+#: Blocks up to which it is quickest to look at each of them.
+QUICK_CUTS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,44 @@ def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
     low, high = _clean(memory, objects, stored)
     period = lcm(memory.period or 1, objects.period or 1, stored.period or 1)
     repeats = max((high - low) // period, 0)
-    if repeats < 2:
-        return _count(memory.cuts(), memory, objects, units)
+    if repeats < 2 or memory.index(low + period) - memory.index(low) > QUICK_CUTS:
+        return _count_stretches(memory, objects, units)
     stop = low + repeats * period
     edges = np.concatenate([memory.cuts(0, low), memory.cuts(stop)])
     inner = memory.cuts(low, low + period)
     return _count(edges, memory, objects, units) + _count(inner, memory, objects, units).times(repeats)
+
+
+def stretches(*axes: Axis) -> tuple[int, list[tuple[int, int]]]:
+    """A period, and the stretches in which every axis repeats with it or has no cut but at the start.
+
+    Axes of few blocks are cut into stretches, axes of many give the period. No block that sticks out shares a
+    stretch with blocks that do not.
+    """
+    period, bounds = 1, {0, axes[0].length}
+    for axis in axes:
+        if axis.count <= QUICK_CUTS or axis.repeats < 2:
+            bounds.update(axis.cuts().tolist())
+        else:
+            period = lcm(period, axis.period)
+            bounds.update((*axis.cuts(0, axis.middle[0]).tolist(), *axis.cuts(axis.middle[1]).tolist()))
+            bounds.update((axis.middle[0], axis.start(1), axis.start(axis.count - 1)))
+    marks = sorted(bounds)
+    return period, list(pairwise(marks))
+
+
+def _count_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
+    """Look at each memory block, or stretch by stretch where they are too many."""
+    if memory.count <= QUICK_CUTS:
+        return _count(memory.cuts(), memory, objects, units)
+    period, parts = stretches(memory, objects, objects if units is None else units)
+    edges, total = [], Overlap(0, 0, 0, 0)
+    for low, high in parts:
+        repeats = max((high - low - memory.largest) // period, 0)
+        edges.append(memory.cuts(low + repeats * period, high))
+        if repeats:
+            total += _count(memory.cuts(low, low + period), memory, objects, units).times(repeats)
+    return total + _count(np.concatenate(edges), memory, objects, units)
 
 
 def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:

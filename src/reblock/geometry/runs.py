@@ -42,7 +42,7 @@ def pieces(box: Box, order: Sequence[int], limit: int) -> Iterator[Box]:
     step = max(limit // inner, 1)
     for start in range(box.start[axis], box.stop[axis], step):
         part = Box(
-            box.start[:axis] + (start,) + box.start[axis + 1 :],
-            box.stop[:axis] + (min(start + step, box.stop[axis]),) + box.stop[axis + 1 :],
+            (*box.start[:axis], start, *box.start[axis + 1 :]),
+            (*box.stop[:axis], min(start + step, box.stop[axis]), *box.stop[axis + 1 :]),
         )
         yield from pieces(part, order[1:], limit)

@@ -85,7 +85,7 @@ class Layout:
     def view(self, region: Box, axes: Sequence[int]) -> Layout:
         """The layout of `array[region].transpose(axes)`."""
         if sorted(axes) != list(range(self.ndim)):
-            raise UsageError(f"a transpose of {self.ndim} axes is a permutation of 0..{self.ndim - 1}, not {tuple(axes)}")
+            raise UsageError(f"{tuple(axes)} is no permutation of {self.ndim} axes")
         places = inverse(axes)
         return replace(
             self,

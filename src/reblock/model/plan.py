@@ -101,7 +101,10 @@ class Plan:
             "strategy": self.strategy,
             "shape": list(self.shape),
             "passes": [p.to_json() for p in self.passes],
-            "scratch": [{"chunks": s.objects.to_json(), "order": list(s.order), "dtype": s.dtype.str} for s in self.scratch],
+            "scratch": [
+                {"chunks": layout.objects.to_json(), "order": list(layout.order), "dtype": layout.dtype.str}
+                for layout in self.scratch
+            ],
             "interleaved": self.interleaved,
             "depth": self.depth,
             "memory_bytes": self.memory_bytes,
@@ -133,6 +136,11 @@ class Traffic:
     """Openings plus runs inside partly touched objects (the thesis' count)."""
     bytes: int = 0
     """Logical (decoded) bytes moved."""
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.opens + other.opens, self.runs + other.runs, self.seeks + other.seeks, self.bytes + other.bytes
+        )
 
     def to_json(self) -> dict[str, int]:
         return asdict(self)

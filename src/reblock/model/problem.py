@@ -44,6 +44,12 @@ class Problem:
         return self.target.shape
 
     @property
+    def devices(self) -> tuple[Device, Device, Device]:
+        """Devices of source, scratch and target."""
+        target = self.target_device or self.device
+        return self.device, self.scratch_device or target, target
+
+    @property
     def lower_bound_seeks(self) -> int:
         """n_I + n_O: every object of both sides touched once."""
         return self.source.objects.count + self.target.objects.count

@@ -16,8 +16,12 @@ def check(plan: Plan, problem: Problem) -> None:
         raise UsageError(f"{len(plan.passes)} passes need {len(plan.passes) - 1} intermediate arrays")
     for number, (made, source, target) in enumerate(plan.sides(problem.source, problem.target), 1):
         _check_pass(made, source, target, number)
-    if plan.interleaved and any(made.tasks != plan.passes[0].tasks for made in plan.passes):
-        raise UsageError("passes that interleave must share their task grid")
+    if plan.interleaved:
+        tasks = plan.passes[0].tasks
+        if any(made.tasks != tasks for made in plan.passes):
+            raise UsageError("passes that interleave must share their task grid")
+        if not all(tasks.covers(layout.objects.clipped()) for layout in plan.scratch):
+            raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
     needs = needed_bytes(plan, problem)
     if needs > problem.memory_bytes:
         raise InfeasibleError(

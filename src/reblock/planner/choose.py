@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, total
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Plan, Problem
 from reblock.planner.check import check
+from reblock.planner.search import search
 from reblock.strategies import strategies
 from reblock.strategies.family import fit
 from reblock.units import format_size
 
 #: Name of the strategy that searches the whole family.
 AUTO = "auto"
+#: A budget that no problem reaches.
+UNLIMITED = 2**62
 
 #: How plans are ranked: the objective first, ties broken by the rest.
 OBJECTIVES: dict[str, Callable[[Cost], tuple[float, ...]]] = {
@@ -38,6 +41,8 @@ class Alternative:
     """What that would cost."""
     rejected: str | None
     """Why it was not taken; None for the one that was."""
+    needs_memory_bytes: int | None = None
+    """The smallest budget that its plan would need, where that was the reason."""
 
     def to_json(self) -> dict[str, Any]:
         cost = self.cost.to_json() if self.cost else None
@@ -97,7 +102,13 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     known = strategies()
     if strategy != AUTO and strategy not in known:
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted(known))}")
-    heard = [_hear(name, problem, objective) for name in (known if strategy == AUTO else [strategy])]
+    exact = False
+    if strategy == AUTO:
+        heard = [_hear(name, problem, objective) for name in known]
+        found, exact = _search(problem, objective)
+        heard.insert(0, found)
+    else:
+        heard = [_hear(strategy, problem, objective)]
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
         raise _infeasible(problem, strategy, heard)
@@ -111,9 +122,24 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
         *(a for a in heard if not a.cost),
     ]
+    search_kind = "exact" if exact and best.strategy == AUTO else "bounded"
     return Decision(
-        problem, best.plan, total(sweeps, best.plan, problem), tuple(sweeps), objective, "bounded", tuple(alternatives)
+        problem,
+        best.plan,
+        total(sweeps, best.plan, problem),
+        tuple(sweeps),
+        objective,
+        search_kind,
+        tuple(alternatives),
     )
+
+
+def _search(problem: Problem, objective: str) -> tuple[Alternative, bool]:
+    try:
+        plan, exact = search(problem, OBJECTIVES[objective], frugal=objective == "memory")
+    except Refused as refusal:
+        return Alternative(AUTO, None, None, str(refusal)), False
+    return Alternative(AUTO, plan, total(estimate_passes(plan, problem), plan, problem), None), exact
 
 
 def _hear(name: str, problem: Problem, objective: str) -> Alternative:
@@ -123,7 +149,7 @@ def _hear(name: str, problem: Problem, objective: str) -> Alternative:
             plan = fit(plan, problem, frugal=True)
         return Alternative(name, plan, total(estimate_passes(plan, problem), plan, problem), None)
     except Refused as refusal:
-        return Alternative(name, None, None, str(refusal))
+        return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
 
 
 def _worse(other: Alternative, best: Alternative, objective: str) -> str:
@@ -138,19 +164,19 @@ def _worse(other: Alternative, best: Alternative, objective: str) -> str:
     return f"{mine[0] / theirs[0]:.3g} × the {names[objective]} of {best.strategy}" if theirs[0] else "worse"
 
 
+def least_memory(problem: Problem) -> int:
+    """The smallest budget under which any plan of the family runs."""
+    return choose(replace(problem, memory_bytes=UNLIMITED), objective="memory").cost.peak_bytes
+
+
 def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:
-    needs = []
-    for alternative in heard:
-        try:
-            strategies()[alternative.strategy](problem)
-        except Refused as refusal:
-            if refusal.needs_memory_bytes is not None:
-                needs.append(refusal.needs_memory_bytes)
-    if strategy != AUTO and not needs:
-        return Refused(f"strategy {strategy}: {heard[0].rejected}")
-    least = min(needs, default=None)
-    hint = f": needs at least {format_size(least)} ({least} bytes)" if least else ""
+    if strategy != AUTO:
+        return Refused(f"strategy {strategy}: {heard[0].rejected}", needs_memory_bytes=heard[0].needs_memory_bytes)
+    if problem.memory_bytes >= UNLIMITED:
+        return Refused("no plan exists for this problem, whatever the memory")
+    least = least_memory(problem)
+    budget = f"{format_size(problem.memory_bytes)} ({problem.memory_bytes} bytes)"
     return InfeasibleError(
-        f"no plan fits a memory budget of {format_size(problem.memory_bytes)} ({problem.memory_bytes} bytes){hint}",
+        f"no plan fits a memory budget of {budget}: needs at least {format_size(least)} ({least} bytes)",
         needs_memory_bytes=least,
     )

@@ -2,11 +2,326 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
 
+from reblock.cost.estimate import Sweep, estimate_passes
+from reblock.engine import Report
+from reblock.geometry import Grid
+from reblock.geometry.axis import Axis
+from reblock.geometry.grid import chunk_text
+from reblock.model import Cost, Layout, Pass, Plan, Problem, Traffic
 from reblock.planner import Decision
+from reblock.render.columns import clip, fields, plain, table
+from reblock.units import format_count, format_seconds, format_size
+
+#: Attributes that `info` shows one by one.
+MANY_ATTRIBUTES = 20
 
 
 def explain(decision: Decision, *, notes: Sequence[str] = (), everything: bool = False) -> str:
-    """The chosen plan, its cost, the alternatives and why not."""
-    return f"{decision.plan.strategy}: {decision.cost}"
+    """The chosen plan, its cost, the alternatives and why not; `everything` shows the passes of these too."""
+    problem = decision.problem
+    lines = [
+        headline(decision),
+        "",
+        "problem",
+        *fields(_problem_fields(decision)),
+        "",
+        *_plan_lines(decision.plan, decision.sweeps, problem, "plan"),
+        "",
+        "cost",
+        *fields(_cost_fields(decision.cost, problem)),
+        "",
+        *_price_list(decision),
+    ]
+    reasons = [(clip(plain(a.strategy), 16), a.rejected) for a in decision.alternatives if a.rejected is not None]
+    if reasons:
+        lines += ["", "why not", *fields(reasons)]
+    if everything:
+        for other in decision.alternatives[1:]:
+            if other.plan is not None:
+                lines += ["", *_plan_lines(other.plan, estimate_passes(other.plan, problem), problem, "alternative")]
+    return "\n".join([*lines, *_note_lines(notes)])
+
+
+def brief(decision: Decision) -> str:
+    """The chosen plan in one line, and the price list of all strategies."""
+    return "\n".join([headline(decision), "", *_price_list(decision)])
+
+
+def report(report: Report, decision: Decision) -> str:
+    """What a run took, beside what the plan said it would."""
+    where = f"{plain(report.target)}: " if report.target else ""
+    pairs = [
+        ("strategy", f"{report.plan.strategy}, {_plural(len(report.plan.passes), 'pass', 'passes')}"),
+        ("work", f"{_plural(report.tasks, 'task')}, {_plural(report.write_boxes, 'write box', 'write boxes')}"),
+        ("missing chunks", _missing(report.missing_chunks)),
+        ("memory budget", format_size(decision.problem.memory_bytes)),
+    ]
+    if report.resumed_boxes:
+        pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} found finished"))
+    if report.digest:
+        pairs.append(("digest", report.digest))
+    lines = [f"{where}done in {format_seconds(report.elapsed_seconds)}", *fields(pairs), "", "cost"]
+    lines += table(
+        ("", "predicted", "measured", "measured / predicted"), _comparison(report.predicted, report.measured)
+    )
+    return "\n".join([*lines, *_note_lines(report.notes)])
+
+
+def info(described: Mapping[str, Any], location: str) -> str:
+    """Layout and metadata of a stored array, from what `reblock.info` says."""
+    shape, chunks = described["shape"], described["chunks"]
+    cuts = [tuple(cut) if isinstance(cut, list) else cut for cut in chunks]
+    axes = described["axes"]
+    pairs = [
+        ("format", str(described["format"])),
+        ("shape", _shape(shape)),
+        ("axes", ",".join(axes) if axes else "not named"),
+        ("dtype", str(described["dtype"])),
+        ("elements", format_count(prod(shape))),
+        ("chunks", f"{chunk_text(cuts)} ({_plural(Grid.of(shape, cuts).count, 'chunk')})"),
+    ]
+    if described["shards"]:
+        pairs.append(("shards", chunk_text(described["shards"])))
+    pairs += [
+        ("axis order", _order(described["order"])),
+        ("codec", str(described["codec"])),
+        ("fill value", _value(described["fill_value"])),
+        ("attributes", format_count(len(described["attributes"]))),
+    ]
+    attributes = list(described["attributes"].items())
+    shown = [(clip(plain(str(key)), 40), clip(_value(value), 200)) for key, value in attributes[:MANY_ATTRIBUTES]]
+    if len(attributes) > len(shown):
+        shown.append(("…", f"{format_count(len(attributes) - len(shown))} more: --json shows all"))
+    return "\n".join([plain(location), *fields(pairs), *fields(shown, indent=4)])
+
+
+def verdict(source: str, target: str, *, equal: bool, differences: Sequence[str] = ()) -> str:
+    """Whether two arrays hold the same elements, and where not."""
+    if equal:
+        return plain(f"equal: {source} and {target} hold the same elements")
+    lines = [plain(f"different: {source} and {target} do not hold the same elements")]
+    return "\n".join([*lines, *(f"  {plain(difference)}" for difference in differences)])
+
+
+# ---------------------------------------------------------------- the problem
+def _problem_fields(decision: Decision) -> list[tuple[str, str]]:
+    problem = decision.problem
+    kinds = " → ".join(dict.fromkeys(str(side.dtype) for side in (problem.source, problem.target)))
+    devices = dict(zip(("source", "scratch", "target"), problem.devices, strict=True))
+    names = {device.name for device in devices.values()}
+    counted = "elements held" if problem.held else "all that is allocated"
+    return [
+        ("array", f"{_shape(problem.shape)} of {kinds}, {format_size(problem.target.nbytes)}"),
+        ("source", layout_text(problem.source)),
+        ("target", layout_text(problem.target)),
+        ("memory", f"{format_size(problem.memory_bytes)}, counting {counted}"),
+        ("device", names.pop() if len(names) == 1 else ", ".join(f"{k} {v.name}" for k, v in devices.items())),
+        ("objective", f"{decision.objective}, search {decision.search}"),
+        (
+            "lower bound",
+            f"{_plural(problem.lower_bound_seeks, 'seek')}: {_plural(problem.source.objects.count, 'source object')} + "
+            f"{_plural(problem.target.objects.count, 'target object')}, each touched once",
+        ),
+    ]
+
+
+def layout_text(layout: Layout) -> str:
+    """A layout in a few words."""
+    parts = []
+    if layout.indexed:
+        parts.append(f"{_plural(layout.objects.count, 'shard')} of {grid_text(layout.objects)}")
+    parts.append(f"{_plural(layout.units.count, 'chunk')} of {grid_text(layout.units)}")
+    parts.append(layout.codec or "raw bytes")
+    if layout.order != tuple(range(layout.ndim)):
+        parts.append(f"axes on disk {_order(layout.order)}")
+    return ", ".join(parts)
+
+
+def grid_text(grid: Grid) -> str:
+    """A grid's chunks as they are typed; axes with many different lengths only by number and largest."""
+    return ",".join(map(_axis_text, grid.axes)) or "()"
+
+
+def _axis_text(axis: Axis) -> str:
+    if axis.step is not None or not axis.count:
+        return str(axis.step or 0)
+    return "+".join(map(str, axis.lengths())) if axis.count <= 8 else f"({format_count(axis.count)} of ≤{axis.largest})"
+
+
+# ---------------------------------------------------------------- plans
+def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], problem: Problem, title: str) -> list[str]:
+    depth = f"{_plural(plan.depth, 'unit')} in flight"
+    lines = [f"{title}: {plan.strategy}, {_plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
+    if plan.interleaved:
+        lines[0] += ", passes take turns task by task"
+    for number, ((made, source, target), sweep) in enumerate(
+        zip(plan.sides(problem.source, problem.target), sweeps, strict=True), 1
+    ):
+        if len(plan.passes) > 1:
+            ends = ("source" if number == 1 else "scratch", "target" if number == len(plan.passes) else "scratch")
+            lines += [f"  pass {number}: {ends[0]} → {ends[1]}", *_between(ends, source, target)]
+        lines += _pass_lines(made, sweep)
+    return lines
+
+
+def _between(ends: tuple[str, str], source: Layout, target: Layout) -> list[str]:
+    return fields(
+        [(end, layout_text(side)) for end, side in zip(ends, (source, target), strict=True) if end == "scratch"]
+    )
+
+
+def _pass_lines(made: Pass, sweep: Sweep) -> list[str]:
+    pairs = [
+        ("R  read boxes", _boxes(made.read)),
+        ("W  write boxes", _boxes(made.write)),
+        ("T  tasks", _boxes(made.tasks)),
+        ("order", _order(made.order)),
+        ("steps", f"{_boxes_count(made.reads)} of R ∪ T read, {_boxes_count(made.writes)} of W ∪ T written"),
+        ("memory", f"{format_size(sweep.peak_bytes)} ({format_size(sweep.held_bytes)} held)"),
+        ("time", format_seconds(sweep.seconds)),
+    ]
+    sides = [
+        _side("source", str(made.read_access), sweep.source),
+        _side("target", str(made.write_access), sweep.target),
+    ]
+    return [*fields(pairs), *table(("side", "access", "opens", "runs", "seeks", "bytes"), sides, words=2)]
+
+
+def _boxes(grid: Grid) -> str:
+    if grid.count == 1:
+        return f"{grid_text(grid)}  (the whole array)"
+    return f"{grid_text(grid)}  ({format_count(grid.count)})"
+
+
+def _boxes_count(grid: Grid) -> str:
+    return _plural(grid.count, "box", "boxes")
+
+
+def _side(name: str, access: str, traffic: Traffic) -> list[str]:
+    counts = (traffic.opens, traffic.runs, traffic.seeks)
+    return [name, access, *(count_text(count) for count in counts), format_size(traffic.bytes)]
+
+
+def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
+    bound = problem.lower_bound_seeks
+    return [
+        ("time", f"{format_seconds(cost.seconds)} on {problem.device.name}"),
+        ("seeks", f"{format_count(cost.seeks)} = {_times(cost.seeks, bound)} the lower bound of {format_count(bound)}"),
+        ("opens", format_count(cost.opens)),
+        ("runs", format_count(cost.runs)),
+        ("bytes read", f"{format_size(cost.bytes_read)}, amplification {ratio_text(cost.read_amplification)}"),
+        ("bytes written", format_size(cost.bytes_written)),
+        ("scratch", format_size(cost.scratch_bytes)),
+        ("peak memory", f"{format_size(cost.peak_bytes)} ({format_size(cost.held_bytes)} held)"),
+    ]
+
+
+def headline(decision: Decision) -> str:
+    """The chosen plan in one line."""
+    cost = decision.cost
+    return (
+        f"{plain(decision.plan.strategy)}: {_plural(cost.seeks, 'seek')}, "
+        f"{_times(cost.seeks, decision.problem.lower_bound_seeks)} the lower bound; "
+        f"{format_size(cost.bytes_read + cost.bytes_written)} moved, {format_size(cost.peak_bytes)} of memory, "
+        f"{format_seconds(cost.seconds)}"
+    )
+
+
+def _price_list(decision: Decision) -> list[str]:
+    bound = decision.problem.lower_bound_seeks
+    rows = [
+        [clip(plain(other.strategy), 16), *_prices(other.cost, bound)]
+        for other in decision.alternatives
+        if other.cost is not None
+    ]
+    header = ("strategy", "time", "seeks", "× bound", "opens", "read", "written", "peak")
+    return ["strategies, best first", *table(header, rows)]
+
+
+def _prices(cost: Cost, bound: int) -> list[str]:
+    return [
+        format_seconds(cost.seconds),
+        count_text(cost.seeks),
+        ratio_text(cost.seeks / bound) if bound else "—",
+        count_text(cost.opens),
+        format_size(cost.bytes_read),
+        format_size(cost.bytes_written),
+        format_size(cost.peak_bytes),
+    ]
+
+
+# ---------------------------------------------------------------- words
+def _note_lines(notes: Sequence[str]) -> list[str]:
+    return ["", "notes", *fields([("-", note) for note in notes])] if notes else []
+
+
+def _times(number: int, bound: int) -> str:
+    return f"{ratio_text(number / bound)} ×" if bound else "as many as"
+
+
+def ratio_text(ratio: float) -> str:
+    """A ratio for people."""
+    if ratio < 99.995:
+        return f"{ratio:.2f}"
+    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.2e}"
+
+
+def count_text(count: int) -> str:
+    """A count that fits a column; `--json` has every digit."""
+    return format_count(count) if count < 10**9 else f"{count:.3e}"
+
+
+def _plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{format_count(count)} {one if count == 1 else many or one + 's'}"
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape)) or "() (one element)"
+
+
+def _order(order: Sequence[int]) -> str:
+    return ",".join(map(str, order)) or "()"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# ---------------------------------------------------------------- reports
+def _comparison(predicted: Cost, measured: Cost) -> list[list[str]]:
+    rows = []
+    for key, name, way in _COMPARED:
+        expected, found = getattr(predicted, key), getattr(measured, key)
+        rows.append([name, way(expected), way(found), _compared(expected, found)])
+    return rows
+
+
+def _compared(expected: float, found: float) -> str:
+    if expected == found:
+        return "equal"
+    return f"{ratio_text(found / expected)} ×" if expected else "—"
+
+
+_COMPARED: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("opens", "opens", count_text),
+    ("seeks", "seeks", count_text),
+    ("runs", "runs", count_text),
+    ("bytes_read", "bytes read", format_size),
+    ("bytes_written", "bytes written", format_size),
+    ("read_amplification", "amplification", ratio_text),
+    ("scratch_bytes", "scratch", format_size),
+    ("peak_bytes", "peak memory", format_size),
+    ("held_bytes", "held", format_size),
+    ("seconds", "seconds", format_seconds),
+)
+
+
+def _missing(count: int) -> str:
+    return f"{format_count(count)}, taken as the fill value" if count else "0"

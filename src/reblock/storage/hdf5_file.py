@@ -133,19 +133,18 @@ def list_datasets(group: Any) -> list[str]:
     """Paths of the datasets below a group, each object once, a few more than a message would list."""
     h5py = library()
     names: list[str] = []
-    seen = {_address(h5py, group)}
+    seen: set[int] = set()
     todo = [("", group)]
     while todo and len(names) <= _LISTED and len(seen) <= _MANY_OBJECTS:
         prefix, here = todo.pop(0)
         for name in here:
-            # Soft links only repeat what hard links reach; external ones are another file's business.
-            if not isinstance(here.get(name, getlink=True), h5py.HardLink):
+            link = here.id.links.get_info(name.encode("utf-8", "surrogateescape"))
+            # Soft links only repeat what hard links reach; external ones are another file's business. The
+            # address is the link's own word: asking the object for it would read more of a hostile file.
+            if link.type != h5py.h5l.TYPE_HARD or link.u in seen:
                 continue
+            seen.add(link.u)
             child = here[name]
-            address = _address(h5py, child)
-            if address in seen:
-                continue
-            seen.add(address)
             if isinstance(child, h5py.Dataset):
                 names.append(prefix + name)
             elif isinstance(child, h5py.Group):
@@ -153,10 +152,6 @@ def list_datasets(group: Any) -> list[str]:
             if len(names) > _LISTED or len(seen) > _MANY_OBJECTS:
                 break
     return names
-
-
-def _address(h5py: Any, thing: Any) -> int:
-    return int(h5py.h5o.get_info(thing.id).addr)
 
 
 def _near_text(here: Any) -> str:

@@ -17,8 +17,6 @@ from reblock.storage.hdf5_index import address_shift, edges_are_raw
 
 #: Kinds of elements that HDF5 and h5py hold as plain bytes.
 KINDS = checks.NUMBERS + "SV"
-#: Attributes that belong to dimension scales: they point to other datasets of the same file.
-_SCALES = ("DIMENSION_LIST", "REFERENCE_LIST")
 #: Largest attribute that is read.
 _MANY_BYTES = 64 << 20
 
@@ -124,27 +122,29 @@ def _fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
 # -------------------------------------------------------------------- attributes
 def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | None, list[str]]:
     """Attributes, names of the axes, and notes on what is left out."""
-    h5py = library()
-    labels: tuple[str, ...] = tuple(dim.label for dim in dataset.dims) if dataset.shape else ()
     kept: dict[str, Any] = {}
-    notes = []
-    if any(labels) and not all(labels):
-        notes.append(f"the axis names {', '.join(filter(None, labels))} are not kept: other axes have none")
-    is_scale = bool(h5py.h5ds.is_scale(dataset.id))
+    problems: dict[str, str] = {}
     for name in dataset.attrs:
-        if name == "DIMENSION_LABELS":
-            continue
         try:
             problem, value = _read_attribute(dataset, name)
         except FAILURES as error:
             problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
-        if name in _SCALES or (is_scale and name in ("CLASS", "NAME")):
-            problem = "it ties dimension scales of the same file together"
         if problem:
-            notes.append(f"attribute {name!r} is not kept: {problem}")
+            problems[name] = problem
         else:
             kept[name] = value
-    return kept, labels if labels and all(labels) else None, notes
+    is_scale = kept.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+    for name in ("DIMENSION_LIST", "REFERENCE_LIST", *(("CLASS", "NAME") if is_scale else ())):
+        if name in kept or name in problems:
+            kept.pop(name, None)
+            problems[name] = "it ties dimension scales of the same file together"
+    # The library's own call for labels crashes on hostile ones.
+    labels = kept.pop("DIMENSION_LABELS", None)
+    axes = tuple(map(str, labels)) if isinstance(labels, list) and len(labels) == len(dataset.shape) else ()
+    if labels is not None and not (axes and all(axes)):
+        problems["DIMENSION_LABELS"] = "not every axis has a name"
+    notes = [f"attribute {name!r} is not kept: {problem}" for name, problem in problems.items()]
+    return kept, axes if axes and all(axes) else None, notes
 
 
 def _read_attribute(dataset: Any, name: str) -> tuple[str, Any]:

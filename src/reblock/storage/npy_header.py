@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from reblock.errors import FormatError
-from reblock.storage.checks import check_dtype, check_shape, show
+from reblock.storage.checks import check_dtype, check_shape
 from reblock.storage.files import read_head
 
 MAGIC = b"\x93NUMPY"
@@ -50,15 +50,13 @@ def read_header(path: str) -> Header:
     head, size = read_head(path, _PREFIX + MAX_HEADER)
     if not head.startswith(MAGIC):
         raise FormatError(f"{path}: not a .npy file: it starts with {head[:6]!r}, not {MAGIC!r}")
-    version = tuple(head[6:8])
-    field, read = {
-        (1, 0): ("<H", npy_format.read_array_header_1_0),
-        (2, 0): ("<I", npy_format.read_array_header_2_0),
+    if head[6:8] == b"\1\0":
+        field, read = "<H", npy_format.read_array_header_1_0
+    elif head[6:8] in (b"\2\0", b"\3\0"):
         # Version 3 differs from 2 by non-ASCII field names only, and types with fields are refused below.
-        (3, 0): ("<I", npy_format.read_array_header_2_0),
-    }.get(version, (None, None))
-    if field is None or read is None:
-        raise FormatError(f"{path}: .npy version {show(version)} is not known; 1.0, 2.0 and 3.0 are")
+        field, read = "<I", npy_format.read_array_header_2_0
+    else:
+        raise FormatError(f"{path}: .npy version {list(head[6:8])} is not known; 1.0, 2.0 and 3.0 are")
     start = 8 + struct.calcsize(field)
     if len(head) < start:
         raise FormatError(f"{path}: the file ends inside its header, after {size} bytes")

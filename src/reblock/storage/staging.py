@@ -19,11 +19,16 @@ class Staging:
         self._folder: str | None = None
 
     @property
-    def path(self) -> str:
-        """Where to build it."""
+    def folder(self) -> str:
+        """The hidden folder."""
         if self._folder is None:
             raise UsageError("staging has not been started")
-        return os.path.join(self._folder, os.path.basename(self.target))
+        return self._folder
+
+    @property
+    def path(self) -> str:
+        """Where to build the target."""
+        return os.path.join(self.folder, os.path.basename(self.target))
 
     def check(self) -> None:
         """Whether the target may be made at all; touches nothing."""
@@ -45,10 +50,10 @@ class Staging:
 
     def publish(self) -> None:
         """Give the finished array its name; an old one is there until the new one is."""
-        folder, path = self._folder, self.path
+        path = self.path
         with disk_errors("publishing", self.target):
             if os.path.isdir(self.target) and not os.path.islink(self.target):
-                os.rename(self.target, os.path.join(str(folder), "replaced"))
+                os.rename(self.target, os.path.join(self.folder, "replaced"))
             elif os.path.isdir(path) and os.path.lexists(self.target):
                 os.unlink(self.target)
             os.rename(path, self.target)

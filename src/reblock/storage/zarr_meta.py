@@ -334,7 +334,9 @@ def _shard(
         raise FormatError(f"{where}: {prod(counts):,} chunks per shard, the limit is {INDEX_BYTES // 16:,}")
     index = _Pipe.of(settings.get("index_codecs"), len(shape) + 1, np.dtype("u8"), where)
     odd = [stage.name for stage in index.stages if stage.name not in CHECKSUMS]
-    if odd or index.shard is not None or index.order != tuple(range(len(shape) + 1)):
-        raise FormatError(f"{where}: index codecs must be bytes and checksums, not {show(settings['index_codecs'])}")
+    odd += ["transpose"] if index.order != tuple(range(len(shape) + 1)) else []
+    odd += ["sharding_indexed"] if index.shard is not None else []
+    if odd:
+        raise FormatError(f"{where}: codec {odd[0]!r} of a shard's index is not supported, bytes and checksums are")
     shard = Shard(outer.order, counts, Chain(Codec(index.stages), index.dtype), location == "start")
     return shard, tuple(inner_shape[place] for place in inverse(outer.order)), inner

@@ -49,6 +49,8 @@ class _Adapter:
             raise UsageError(f"zarr v{self.version}: {problem}")
         if extended(self.dtype):
             raise UsageError(f"zarr holds float64 and complex128 at the most, not {self.dtype}; try --dtype f8")
+        if self.dtype.kind in "mM" and np.datetime_data(self.dtype)[0] == "generic":
+            raise UsageError(f"zarr has no dates and durations without a unit; try --dtype {self.dtype.str}[s]")
         if self.version == 3 and self.dtype.kind not in V3_KINDS:
             raise UsageError(f"zarr v3 has no stable type for {self.dtype.str}; zarr v2 has (--to zarr2)")
         if self.version == 3 and self.dtype.str[0] == ">":

@@ -39,7 +39,9 @@ def dtype_v3(value: Any, *, where: str) -> np.dtype[Any]:
     name, settings = value, {}
     if isinstance(value, Mapping) and isinstance(value.get("configuration", {}), Mapping):
         name, settings = value.get("name"), value.get("configuration", {})
-    if isinstance(name, str) and not settings:
+    if not isinstance(name, str):
+        raise FormatError(f"{where}: data type {show(value)} is not supported")
+    if not settings:
         if name in _NAMES:
             return np.dtype(_NAMES[name])
         if (match := re.fullmatch(r"r([0-9]{1,9})", name)) and int(match[1]) % 8 == 0:

@@ -1,7 +1,7 @@
 """Strategies: one paper or idea per module, each a function from Problem to Plan.
 
-A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as hyphens); a strategy that cannot
-serve a problem raises `Refused` with the reason.
+A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as
+hyphens); a strategy that cannot serve a problem raises `Refused` with the reason.
 """
 
 from __future__ import annotations

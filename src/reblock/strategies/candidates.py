@@ -27,8 +27,8 @@ from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, needed_bytes, one_pass
 from reblock.units import format_size
 
-#: Cuts that two grids may have in one common period before a candidate is passed over as too irregular.
-MANY_CUTS = 20_000
+#: Cuts that a candidate and the target may have in one common period before it is passed over as too irregular.
+MANY_CUTS = 1 << 14
 
 #: Products of cuts that one search looks at.
 MANY_CANDIDATES = 1500
@@ -100,13 +100,13 @@ def divisors(number: int, limit: int) -> list[int]:
     return sorted({d for n in small for d in (n, number // n) if d <= limit})
 
 
-def tame(read: Axis, stored: Axis) -> bool:
+def tame(read: Axis, stored: Axis, most: int = MANY_CUTS) -> bool:
     """Whether two cuts meet in few enough places to be looked at."""
-    if read.count + stored.count <= MANY_CUTS:
+    if read.count + stored.count <= most:
         return True
     one, two = read.period or 1, stored.period or 1
     cuts = two // gcd(one, two) * max(len(read.pattern), 1) + one // gcd(one, two) * max(len(stored.pattern), 1)
-    return cuts + len(read.head) + len(read.tail) + len(stored.head) + len(stored.tail) <= MANY_CUTS
+    return cuts + len(read.head) + len(read.tail) + len(stored.head) + len(stored.tail) <= most
 
 
 def factors(most: int) -> list[int]:
@@ -157,7 +157,7 @@ def stations(problem: Problem, axis: int, limit: int, most: int) -> list[Axis]:
                 best[joined(blocks, factor)] = None
     rest = dict.fromkeys(piece for blocks in (target, source) for piece in pieces(blocks, limit))
     usable = [
-        [one for one in found if one.largest <= limit and tame(one, source) and tame(one, target)]
+        [one for one in found if one.largest <= limit and tame(one, source, 16 * MANY_CUTS) and tame(one, target)]
         for found in (best, [one for one in rest if one not in best])
     ]
     first = _spread(sorted(usable[0], key=_longest), max(most - len(usable[1]), 2 * most // 3))

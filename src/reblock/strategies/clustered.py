@@ -11,7 +11,8 @@
 
 Split: the run is of target blocks, read from the big file in few contiguous pieces; each block is written whole (W
 = O). Merge, its dual: the run is of source blocks, each read whole, written in few contiguous pieces (W = R ∪ O).
-Where both sides have many blocks either will do, and the one with fewer seeks is taken.
+Where both sides have many blocks either will do, and so will a run that ends early, where blocks of both sides end;
+the one with the fewest seeks is taken.
 
 Hayot-Sasson et al., "Sequential algorithms to split and merge ultra-high resolution 3D images" (2017), as told in
 drafts A (I.E, V.A) and B.
@@ -28,6 +29,12 @@ from reblock.strategies.runs import longest_run
 
 def propose(problem: Problem) -> Plan:
     """R = T = the longest run of blocks that fits, W = R ∪ O."""
-    cells = dict.fromkeys((problem.target.objects.clipped(), *blocks_of(problem.source)))
-    runs = [partial(longest_run, "clustered", problem, cell, order) for cell in cells for order in disk_orders(problem)]
+    target = problem.target.objects.clipped()
+    others = {target: problem.source.objects, **dict.fromkeys(blocks_of(problem.source), target)}
+    runs = [
+        partial(longest_run, "clustered", problem, cells, order, shorten=shorten)
+        for cells, other in others.items()
+        for order in disk_orders(problem)
+        for shorten in (None, other)
+    ]
     return best_plan("clustered", problem, runs)

@@ -18,7 +18,14 @@ from reblock.units import format_size
 
 
 def sweep(
-    source: Layout, target: Layout, device: Device, *, read: Grid, write: Grid, tasks: Grid, order: Sequence[int] | None = None
+    source: Layout,
+    target: Layout,
+    device: Device,
+    *,
+    read: Grid,
+    write: Grid,
+    tasks: Grid,
+    order: Sequence[int] | None = None,
 ) -> Pass:
     """A pass with the access that fits its grids; Refused where the layouts cannot serve it."""
     order = tuple(order) if order is not None else tuple(range(target.ndim))

@@ -36,7 +36,7 @@ def propose(problem: Problem) -> Plan:
     else:
         cells, rows = Grid(tuple(Axis.regular(n, 1) for n in problem.shape)), False
     loads = [
-        partial(longest_run, "multiple", problem, cells.clipped(), order, rows=rows, shorten=True)
+        partial(longest_run, "multiple", problem, cells.clipped(), order, rows=rows, shorten=problem.target.objects)
         for order in disk_orders(problem)
     ]
     return best_plan("multiple", problem, loads)

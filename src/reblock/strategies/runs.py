@@ -13,23 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
+from math import lcm, prod
 
 from reblock.cost.memory import flight_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
-from reblock.strategies.candidates import divisors, joined, tame
+from reblock.strategies.candidates import MANY_CUTS, divisors, joined, tame
 from reblock.strategies.family import fit, one_pass
 
 
 def longest_run(
-    name: str, problem: Problem, cells: Grid, order: Sequence[int], *, rows: bool = False, shorten: bool = False
+    name: str, problem: Problem, cells: Grid, order: Sequence[int], *, rows: bool = False, shorten: Grid | None = None
 ) -> Plan:
     """R = T = the longest run of cells that fits, W = R ∪ O.
 
     The run grows along the axes from the fastest of `order` to the slowest: a few cells, a row, several rows, a slice,
-    several slices. `rows` refuses less than a row; `shorten` ends runs of several target objects at one of them.
+    several slices. `rows` refuses less than a row; a run of cells ends where a block of `shorten` does.
     """
     axes = [cell.clipped() for cell in cells.axes]
     blocks = [1] * len(axes)
@@ -45,8 +45,9 @@ def longest_run(
             continue
         if not (rows and axis == order[-1]):
             blocks[axis] = _most(axes[axis].count, partial(cost, axis), problem.memory_bytes)
-        if shorten:
-            blocks[axis] = _shortened(axes[axis], problem.target.objects.axes[axis], blocks[axis])
+        if shorten is not None:
+            blocks[axis] = _shortened(axes[axis], shorten.axes[axis], blocks[axis])
+        blocks[axis] = _tamed(axes[axis], problem.target.objects.axes[axis], blocks[axis])
         break
     read = Grid(tuple(joined(cell, blocks[axis]) for axis, cell in enumerate(axes)))
     write = read.refine(problem.target.objects.clipped())
@@ -82,13 +83,18 @@ def _most(count: int, cost: Callable[[int], int], budget: int) -> int:
     return low
 
 
-def _shortened(cell: Axis, target: Axis, blocks: int) -> int:
-    """A run of several target objects ends where one of them does; a wild cut of one becomes a divisor of it."""
-    if cell.step is None or target.step is None:
-        return blocks
-    length, step = blocks * cell.step, target.step
-    if length >= step and step % cell.step == 0:
-        return length // step * (step // cell.step)
+def _shortened(cell: Axis, other: Axis, blocks: int) -> int:
+    """As many cells as end where a block of the other grid does, if so few do."""
+    step = cell.period or 1
+    together = lcm(step, other.period or 1) // step
+    return blocks // together * together or blocks
+
+
+def _tamed(cell: Axis, target: Axis, blocks: int) -> int:
+    """Fewer cells where their run and the target meet in too many places to be described."""
+    step, length = cell.period or 1, target.period or 1
+    if blocks * step > MANY_CUTS * length:
+        return _shortened(cell, target, max(MANY_CUTS * length // step, 1))
     if tame(joined(cell, blocks), target.clipped()):
         return blocks
-    return max((n for n in divisors(step, length) if n % cell.step == 0), default=cell.step) // cell.step
+    return max((n for n in divisors(length, blocks * step) if n % step == 0), default=step) // step

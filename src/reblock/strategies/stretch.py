@@ -45,6 +45,7 @@ from reblock.strategies.candidates import (
     common_blocks,
     count_seeks,
     disk_orders,
+    joined,
     needs,
     plan_of,
     stations,
@@ -61,27 +62,32 @@ MANY_BUFFERS = 256
 MANY_STATIONS = 32
 MANY_ROUNDS = 3
 
+#: Cuts that a buffer stretched to the last block may have in common with the target in one period.
+FEW_CUTS = 8192
+
 Choices = tuple[Choice, ...]
 
-#: Rank, bytes needed, pass.
-Priced = tuple[Rank, int, Pass]
+#: Rank, bytes needed, pass, and the choices that it was made of.
+Priced = tuple[Rank, int, Pass, Choices]
 
 
 def propose(problem: Problem) -> Plan:
     """Buffers of whole blocks if one of them fits, else the buffer that was stretched furthest."""
-    found = [priced for choices in _whole_buffers(problem) if (priced := _price(problem, choices)) is not None]
+    found = _price_all(problem, _whole_buffers(problem))
     fitting = sorted((one for one in found if one[0] <= problem.memory_bytes), key=lambda one: one[0])
     plan = _first(problem, [made for _, made in fitting])
     if plan is not None:
         return plan
     options = [_options(problem, axis) for axis in range(len(problem.shape))]
-    grown = [one for storage in disk_orders(problem) if (one := _grow(problem, storage, options)) is not None]
-    plan = _first(problem, [made for _, _, made in sorted(grown, key=lambda one: one[:2])])
+    seeds = _seeds(problem, options)
+    tried = [_grow(problem, seed, storage, options) for seed, storage in product(seeds, disk_orders(problem))]
+    grown = sorted((one for one in tried if one is not None), key=lambda one: one[:2])
+    best = [_stretch_out(problem, one) for one in grown[:1]]
+    plan = _first(problem, [made for _, _, made, _ in (*best, *grown)])
     if plan is not None:
         return plan
-    smallest = _price(problem, tuple(cuts[-1] for cuts in options))
-    sizes = [needed for needed, _ in (*found, *([smallest] if smallest else ()))]
-    raise too_large(problem, min(sizes, default=problem.memory_bytes + 1), "the smallest buffer")
+    smallest = min((needed for needed, _ in (*found, *_price_all(problem, seeds))), default=problem.memory_bytes + 1)
+    raise too_large(problem, smallest, "the smallest buffer")
 
 
 def _first(problem: Problem, passes: Iterable[Pass]) -> Plan | None:
@@ -112,22 +118,63 @@ def _whole_cuts(problem: Problem, axis: int) -> list[Axis]:
     return [cut for cut in dict.fromkeys(cuts) if tame(cut, target)]
 
 
-def _grow(problem: Problem, storage: Sequence[int], options: Sequence[list[Choice]]) -> Priced | None:
+def _seeds(problem: Problem, options: Sequence[list[Choice]]) -> list[Choices]:
+    """Where stretching starts: one target block, which needs least; else also one element, and one source block."""
+    axes = range(len(options))
+    target, units = problem.target.objects.clipped().axes, problem.source.units.clipped().axes
+    seeds = [tuple(choice(problem, axis, target[axis], keep=True) for axis in axes)]
+    if problem.target.partial_writes:
+        seeds.append(tuple(choice(problem, axis, units[axis], keep=False) for axis in axes))
+        if problem.source.partial_reads:
+            seeds.append(tuple(cuts[-1] for cuts in options))
+    return seeds
+
+
+def _grow(problem: Problem, choices: Choices, storage: Sequence[int], options: Sequence[list[Choice]]) -> Priced | None:
     """The buffer stretched along one axis after the other, the fastest first, until that gains nothing more."""
-    choices = tuple(cuts[-1] for cuts in options)
     best = _better(problem, choices, None)
     for _ in range(MANY_ROUNDS):
         before = best
         for axis in reversed(storage):
-            stretched = choices
             for option in options[axis]:
-                tried = (*choices[:axis], option, *choices[axis + 1 :])
-                better = _better(problem, tried, best)
-                if better is not None:
-                    best, stretched = better, tried
-            choices = stretched
+                best = _better(problem, (*choices[:axis], option, *choices[axis + 1 :]), best) or best
+            choices = best[3] if best is not None else choices
         if best is before:
             break
+    return best
+
+
+def _stretch_out(problem: Problem, best: Priced) -> Priced:
+    """Each axis once more as far as memory goes, to the block or, inside a source block, to the element: φ."""
+    for axis in reversed(problem.source.order):
+        source, target = problem.source.objects.axes[axis].clipped(), problem.target.objects.axes[axis].clipped()
+        for blocks in (source, target):
+            best = _farthest(problem, best, axis, blocks)
+        if best[3][axis].read.largest < source.largest and problem.source.partial_reads:
+            best = _farthest(problem, best, axis, Axis.regular(source.length, 1))
+    return best
+
+
+def _farthest(problem: Problem, best: Priced, axis: int, blocks: Axis) -> Priced:
+    """The best with one axis cut into the longest runs of blocks that fit, if that is better."""
+    choices, target = best[3], problem.target.objects.axes[axis].clipped()
+    if choices[axis].read.largest < blocks.largest:
+        return best
+    room = problem.memory_bytes * choices[axis].read.largest // max(box_bytes(problem, choices), 1)
+    low, high = 1, min(blocks.count, room // (blocks.period or blocks.largest)) + 1
+    while low < high:
+        middle = (low + high) // 2
+        read = joined(blocks, middle)
+        priced = None
+        if tame(read, target):
+            tried = choice(problem, axis, read, keep=choices[axis].whole)
+            stretched = (*choices[:axis], tried, *choices[axis + 1 :])
+            priced = _price(problem, stretched)
+        if priced is not None and priced[0] <= problem.memory_bytes:
+            best = (_better(problem, stretched, best) if tame(read, target, FEW_CUTS) else None) or best
+            low = middle + 1
+        else:
+            high = middle
     return best
 
 
@@ -141,16 +188,13 @@ def _better(problem: Problem, choices: Choices, best: Priced | None) -> Priced |
     priced = _price(problem, choices)
     if priced is None or priced[0] > problem.memory_bytes or (best is not None and (rank, priced[0]) >= best[:2]):
         return None
-    return rank, *priced
+    return rank, *priced, choices
 
 
 def _options(problem: Problem, axis: int) -> list[Choice]:
     """Cuts that an axis may take, kept and, where the target allows it, not kept; the thinnest is the last."""
-    length = problem.shape[axis]
-    reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *stations(problem, axis, length, MANY_STATIONS))))
-    if not problem.source.partial_reads:
-        units = problem.source.units.axes[axis].clipped()
-        reads = [read for read in reads if read.refine(units).count == units.count] or [units]
+    length, most = problem.shape[axis], min(MANY_STATIONS, max(96 // len(problem.shape), 12))
+    reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *stations(problem, axis, length, most))))
     reads.sort(key=lambda read: -read.largest)
     kept = [choice(problem, axis, read, keep=True) for read in reads]
     if not problem.target.partial_writes:
@@ -169,6 +213,11 @@ def _price(problem: Problem, choices: Choices) -> tuple[int, Pass] | None:
         return None
     place = priced.index(min(priced))
     return priced[place], passes[place]
+
+
+def _price_all(problem: Problem, buffers: Iterable[Choices]) -> list[tuple[int, Pass]]:
+    """Those that can be priced."""
+    return [priced for buffer in buffers if (priced := _price(problem, buffer)) is not None]
 
 
 def _by_overlap(problem: Problem, choices: Choices) -> tuple[int, ...]:

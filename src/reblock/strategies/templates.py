@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from math import gcd, inf, isqrt, lcm, prod
+from math import gcd, inf, isqrt, lcm, log, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +168,8 @@ def geometric_thirds(s: Sequence[int], t: Sequence[int]) -> tuple[Shape, Shape]:
 
 
 def _cube_root(value: int) -> int:
-    root = round(value ** (1 / 3))
-    while root**3 > value:
+    root: int = round(value ** (1 / 3))
+    while root * root * root > value:
         root -= 1
     while (root + 1) ** 3 <= value:
         root += 1
@@ -345,36 +345,36 @@ def pieces(layout: Layout, limit_bytes: int, *, writing: bool) -> Grid:
 
 
 # ------------------------------------------------------------------ a single pass
-def single_pass(problem: Problem, *, reads: Grid, writes: Grid, tasks: Grid | None = None) -> Pass:
-    """The best pass over templates of `writes` blocks (or over given tasks) inside the budget, by exact cost.
+def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120) -> Pass:
+    """The best pass over templates of `writes` blocks inside the budget, by exact cost.
 
-    Refused with what the smallest template needs where none fits.
+    At most `looks` templates are looked at, fewer if they are of many kinds. Refused with what the smallest
+    template needs where none fits.
     """
+    looked = 0
     meetings = tuple(map(meeting, reads.axes, writes.axes))
     most = [most_blocks(blocks, meet) for blocks, meet in zip(writes.axes, meetings, strict=True)]
     lazies = tuple(map(lazy, reads.axes, writes.axes))
 
     @cache
     def made(counts: Shape) -> Pass:
-        grid = tasks or Grid(tuple(map(grouped, writes.axes, meetings, counts)))
+        grid = Grid(tuple(map(grouped, writes.axes, meetings, counts)))
         return _template_pass(problem, reads=Grid(lazies), blocks=reads, writes=writes, tasks=grid)
 
     @cache
     def feasible(counts: Shape) -> bool:
-        return fits(problem, made(counts))
+        nonlocal looked
+        looked += 1 + _kinds(made(counts)) // 16
+        return looked <= looks and fits(problem, made(counts))
 
     def cost(counts: Shape) -> float:
         found = made(counts)
         moved = traffic(found.reads, problem.source, found.read_access)
-        return moving_seconds(moved, problem.device, problem.device.read_bytes_per_second)
+        return float(moving_seconds(moved, problem.device, problem.device.read_bytes_per_second))
 
-    smallest = (1,) * writes.ndim
-    if tasks is None:
-        counts = search([_choices(n) for n in most], feasible, cost)
-    else:
-        counts = smallest if feasible(smallest) else None
+    counts = search([_choices(n) for n in most], feasible, cost)
     if counts is None:
-        raise too_small(problem, [made(smallest)])
+        raise _too_small(problem, made((1,) * writes.ndim))
     found = made(counts)
     groups = map(int.__floordiv__, max_block(reads.largest, writes.largest), reads.largest)
     wide = Grid(tuple(map(grouped, reads.axes, meetings, groups)))
@@ -408,14 +408,19 @@ def _template_pass(problem: Problem, *, reads: Grid, blocks: Grid, writes: Grid,
     return replace(made, write_access=Access.UNITS) if whole else made
 
 
-def fits(problem: Problem, made: Pass) -> bool:
-    """Whether a pass runs in the budget; False also where its templates are of too many kinds to say."""
+def _kinds(made: Pass) -> int:
+    """An estimate from above of how many kinds of tasks a pass has."""
     kinds = 1
     for read, write, task in zip(made.read.axes, made.write.axes, made.tasks.axes, strict=True):
         if read != task:
             turns = lcm(read.period or 1, write.period or 1, task.period or 1) // (task.period or 1)
             kinds *= min(task.count, len(task.head) + len(task.tail) + 2 * len(task.pattern) * turns)
-    if kinds > MANY_KINDS:
+    return kinds
+
+
+def fits(problem: Problem, made: Pass) -> bool:
+    """Whether a pass runs in the budget; False also where its templates are of too many kinds to say."""
+    if _kinds(made) > MANY_KINDS:
         return False
     try:
         return needed_bytes(Plan("", problem.shape, (made,)), problem) <= problem.memory_bytes
@@ -423,9 +428,8 @@ def fits(problem: Problem, made: Pass) -> bool:
         return False
 
 
-def too_small(problem: Problem, passes: Sequence[Pass]) -> Refused:
-    """The refusal of a budget that not even these passes fit, each from the problem's source to its target."""
-    needs = min(needed_bytes(Plan("", problem.shape, (made,)), problem) for made in passes)
+def _too_small(problem: Problem, made: Pass) -> Refused:
+    needs = needed_bytes(Plan("", problem.shape, (made,)), problem)
     return Refused(
         f"the smallest template needs {format_size(needs)} ({needs} bytes), "
         f"the budget is {format_size(problem.memory_bytes)}",
@@ -439,5 +443,5 @@ def price(problem: Problem, passes: tuple[Pass, ...]) -> tuple[float, ...]:
 
 
 def rank(cost: Cost) -> tuple[float, ...]:
-    """Seconds first, ties broken by bytes, seeks and memory."""
-    return cost.seconds, cost.bytes_read + cost.bytes_written, cost.seeks, cost.peak_bytes
+    """Seconds first, as far as a prediction goes (one in a hundred), then bytes, seeks and memory."""
+    return round(log(cost.seconds or 1), 2), cost.bytes_read + cost.bytes_written, cost.seeks, cost.peak_bytes

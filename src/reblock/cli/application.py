@@ -1,0 +1,172 @@
+"""The application: finds commands, and turns whatever happens into one line or one document and an exit code.
+
+Every module in `reblock.cli.commands` is a command, named after the module; nothing else lists them. Exit codes:
+0 done, 1 failed, 2 a command line that cannot be parsed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from reblock.cli import commands
+from reblock.cli.output import emit, say
+from reblock.errors import DiskError, ReblockError
+from reblock.render.columns import plain
+
+#: Set to 1, this environment variable shows tracebacks.
+DEBUG = "REBLOCK_DEBUG"
+_BROKEN, _INTERRUPTED = 1, 130
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What went wrong, in the terms of the command line."""
+
+    type: str
+    """Name of the kind of error."""
+    message: str
+    """One line."""
+    code: int = _BROKEN
+    """Exit code."""
+    needs_memory_bytes: int | None = None
+    """Smallest memory budget that would do, where that is what failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        error = {"type": self.type, "message": self.message, "needs_memory_bytes": self.needs_memory_bytes}
+        return {"error": error}
+
+
+class Application(click.Group):
+    """The group of all commands, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(found.name.replace("_", "-") for found in iter_modules(commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}").command
+        return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT002 - click's signature
+        **extra: Any,
+    ) -> Any:
+        """Run a command line; ends with SystemExit unless `standalone_mode` is off, which gives the exit code back."""
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(words, prog_name or "reblock", complete_var, standalone_mode=False, **extra) or 0
+        except Exception as error:  # noqa: BLE001 - a traceback is a bug
+            code = _tell(error, as_json=_wants_json(words))
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            # Click would print an empty line of its own.
+            raise click.Abort from error
+        except OSError as error:
+            raise DiskError.wrap(error, doing="the system failed on") from error
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether the answer shall be a document, also to a command line that cannot be parsed."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
+
+
+def _tell(error: Exception, *, as_json: bool) -> int:
+    """Say what went wrong; the exit code."""
+    failure = _describe(error)
+    if os.environ.get(DEBUG) == "1":
+        say("".join(traceback.format_exception(error)).rstrip())
+    if as_json:
+        try:
+            emit(failure.to_json())
+        except ReblockError as trouble:
+            say(f"reblock: error: {plain(str(trouble))}")
+    else:
+        say(f"reblock: error: {failure.message}")
+    return failure.code
+
+
+def _describe(error: Exception) -> _Failure:
+    kind = type(error).__name__
+    if isinstance(error, ReblockError):
+        return _Failure(kind, plain(str(error)), needs_memory_bytes=error.needs_memory_bytes)
+    if isinstance(error, click.Abort):
+        return _Failure("Interrupted", "interrupted", _INTERRUPTED)
+    if isinstance(error, click.UsageError):
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _Failure("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
+    if isinstance(error, click.ClickException):
+        return _Failure("CommandLineError", plain(error.format_message()), error.exit_code)
+    if isinstance(error, MemoryError):
+        return _Failure(kind, "the machine has no memory left: give less with --memory")
+    what = plain(f"{kind}: {error}" if str(error) else kind)
+    return _Failure("InternalError", f"internal error: {what}; please report it ({DEBUG}=1 shows where)")
+
+
+@click.group(
+    cls=Application,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""
+    \b
+    Start here:
+      reblock demo
+      reblock info scan.h5::/data
+      reblock plan scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
+      reblock run  scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
+    """,
+)
+@click.version_option(package_name="reblock", message="reblock %(version)s")
+@click.pass_context
+def application(ctx: click.Context) -> None:
+    """Repartition large N-D arrays under a hard memory budget.
+
+    An array is PATH[::INNER]: a .npy, Zarr or HDF5 file, or a folder of block files.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> NoReturn:
+    """The command `reblock`."""
+    if not sys.warnoptions:
+        # What libraries have to say to programmers is no message to the people who run us.
+        warnings.simplefilter("ignore")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    application.main()
+    raise SystemExit(0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """The first Ctrl-C stops the work; a second one must not stop the tidying up after it."""
+    signal.signal(signal.SIGINT, _ask_for_patience)
+    raise KeyboardInterrupt
+
+
+def _ask_for_patience(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.write(2, b"reblock: tidying up; once more leaves the unfinished target behind\n")

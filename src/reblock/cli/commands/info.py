@@ -1,0 +1,29 @@
+"""`reblock info`: what an array is."""
+
+from __future__ import annotations
+
+import click
+
+from reblock.cli import options
+from reblock.cli.output import emit
+
+
+@click.command(
+    short_help="Layout and metadata of an array.",
+    epilog="""
+    \b
+    Examples:
+      reblock info scan.h5::/data
+      reblock info era5.zarr::t2m --json
+    """,
+)
+@click.argument("source", metavar="SRC")
+@options.from_format
+@options.as_json
+def command(source: str, from_format: str | None, as_json: bool) -> None:
+    """Show the layout and the metadata of an array."""
+    from reblock import api
+    from reblock.render import text
+
+    described = api.info(source, format=from_format)
+    emit(described if as_json else text.info(described, source))

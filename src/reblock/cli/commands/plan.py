@@ -1,0 +1,48 @@
+"""`reblock plan`: what a run would do and cost, without doing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reblock.cli import options
+from reblock.cli.output import emit
+
+
+@click.command(
+    short_help="What a run would do and cost, and the alternatives.",
+    epilog="""
+    \b
+    Examples:
+      reblock plan scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
+      reblock plan scan.zarr --chunks -1,32,32 --objective seeks --all
+      reblock plan --shape 140,140,140 --dtype u2 --source-chunks 35,35,35 --chunks 35,70,35
+    """,
+)
+@click.argument("source", metavar="[SRC", required=False)
+@click.argument("target", metavar="[DST]]", required=False)
+@options.target
+@options.planning
+@click.option(
+    "--memory-model",
+    metavar="allocated|held",
+    help="Judge plans by all that is allocated, or as the papers do by elements held.  [default: allocated]",
+)
+@click.option("--shape", metavar="LENGTHS", help="Plan for an array that is not there: its shape.")
+@click.option("--source-chunks", metavar="LENGTHS", help="Its chunks.")
+@click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none, any byte run can be read]")
+@click.option("--overwrite", is_flag=True, hidden=True, expose_value=False, help="As for run; a plan replaces nothing.")
+@click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
+@options.as_json
+def command(source: str | None, target: str | None, everything: bool, as_json: bool, **wanted: Any) -> None:
+    """Show the plan that `run` would carry out: its cost, the alternatives and why not.
+
+    SRC is an array, or is described by --shape, --dtype and --source-chunks. Nothing is written.
+    """
+    if source is None and wanted["shape"] is None:
+        raise click.UsageError("Missing argument 'SRC', or --shape with --dtype and --source-chunks")
+    from reblock import api
+
+    job = api.plan(source, target, **options.given(wanted))
+    emit(job.to_json() if as_json else job.explain(everything=everything))

@@ -1,0 +1,41 @@
+"""`reblock run`: the main job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reblock.cli import options
+from reblock.cli.output import emit
+from reblock.cli.progress import progress
+
+
+@click.command(
+    short_help="Rewrite an array: other chunks, format, axes, region, codec or dtype.",
+    epilog="""
+    \b
+    Examples:
+      reblock run scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
+      reblock run scan.zarr slices/ --chunks 1,-1,-1
+      reblock run scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
+    """,
+)
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@options.target
+@options.planning
+@click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
+@options.as_json
+def command(source: str, target: str, overwrite: bool, as_json: bool, **wanted: Any) -> None:
+    """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
+
+    DST appears only when it is complete. SRC is never written.
+    """
+    from reblock import api
+    from reblock.render import text
+
+    job = api.plan(source, target, **options.given(wanted))
+    with progress(target) as tell:
+        report = api.run(job, overwrite=overwrite, progress=tell)
+    emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))

@@ -1,0 +1,75 @@
+"""Options that several commands share; their names are those of the arguments of `reblock.api`.
+
+All values are text here: what they mean, and whether that is possible, is decided by `reblock.api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _together(decorators: Sequence[Decorator]) -> Decorator:
+    """Several options as one decorator, shown in the order they are listed."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+from_format = click.option(
+    "--from", "from_format", metavar="FORMAT", help="Format of SRC, if its content does not tell."
+)
+to_format = click.option("--to", "to_format", metavar="FORMAT", help="Format of DST, if its name does not tell.")
+memory = click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MiB, 4GB or bytes.  [default: 1GiB]")
+transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1.")
+region = click.option("--region", metavar="RANGES", help="Part of SRC to take, such as 10:200,:,5:90.")
+
+target = _together(
+    [
+        click.option(
+            "--chunks",
+            metavar="LENGTHS",
+            help="Chunk of DST per axis, such as 64,64,-1: -1 or full = the whole axis, 3+3+4 = every length, auto = "
+            "chosen; by name: time=-1,lat=32.  [default: SRC's chunks]",
+        ),
+        click.option("--shards", metavar="LENGTHS", help="Shard of DST per axis; --chunks are then the chunks inside."),
+        transpose,
+        region,
+        click.option("--codec", metavar="CODEC", help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]"),
+        click.option("--dtype", metavar="DTYPE", help="Type of an element, such as f4 or >u2.  [default: SRC's]"),
+        from_format,
+        to_format,
+        click.option(
+            "--on-missing",
+            metavar="fill|error",
+            help="Chunks that SRC does not store: take its fill value, or fail.  [default: fill]",
+        ),
+    ]
+)
+
+planning = _together(
+    [
+        memory,
+        click.option("--strategy", metavar="NAME", help="Take this strategy's plan.  [default: auto, the best of all]"),
+        click.option(
+            "--objective", metavar="time|seeks|bytes|memory", help="What plans are ranked by.  [default: time]"
+        ),
+        click.option(
+            "--device", metavar="NAME|FILE", help="Storage to plan for: nvme, ssd, hdd, s3 or a file.  [default: nvme]"
+        ),
+    ]
+)
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Options that were given; defaults are the api's business."""
+    return {name: value for name, value in options.items() if value is not None}

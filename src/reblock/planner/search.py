@@ -1,0 +1,381 @@
+"""The search: the whole family of single passes, priced exactly.
+
+A pass is a product of axes, and so is nearly all that it costs: opens, runs and bytes are sums and products of
+per-axis counts. So each axis lists its own points — a read length, whether target blocks are kept until they are
+complete (W = O) or cut (W = R ∪ O), and a task length — and the search walks their product ::
+
+    axis 0   (R, kept, T) (R, kept, T) ...  ┐
+    axis 1   (R, kept, T) ...               ├─ product, priced as arrays ─ sorted by the objective
+    axis 2   ...                            ┘                                      │
+                       first whose exact peak fits, over all axis orders  ◄────────┘
+
+Only memory is no product. Two bounds on it are: the boxes that one read block touches, and the carry across the
+outermost axis; they discard most of what cannot fit before the exact recursion looks at it. Where an axis has more
+points than the product can bear, those that another point beats in every respect go first and the rest are
+thinned; the answer is then marked `bounded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from itertools import permutations
+from math import factorial, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.cost.estimate import pass_seconds
+from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid, Overlap, overlap
+from reblock.geometry.axis import common_step
+from reblock.model import Access, Pass, Plan, Problem
+from reblock.strategies.family import fit
+from reblock.units import format_size
+
+#: Points of the product that are priced, and candidates whose exact memory is computed.
+MANY_POINTS = 200_000
+MANY_TRIALS = 400
+
+Floats = npt.NDArray[np.float64]
+#: Sorts costs, or arrays of costs: the first entry decides, the others break ties.
+Ranking = Callable[[Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One axis of a pass, and all that its cost takes from it."""
+
+    read: Axis
+    """R on this axis."""
+    write: Axis
+    """W on this axis."""
+    tasks: Axis
+    """T on this axis."""
+    runs: Overlap
+    """Reads by byte runs against the source."""
+    units: Overlap
+    """Reads by whole units against the source."""
+    writes: Overlap
+    """Writes against the target."""
+    whole: bool
+    """Whether target objects are written whole."""
+    touched: int
+    """Length that the write blocks of one read block take."""
+    carry: int
+    """Length that is carried from one read block to the next."""
+    length: int
+    """Length of a task."""
+
+    def marks(self) -> tuple[int, ...]:
+        """What a point should have little of, all told."""
+        return (
+            self.runs.pairs,
+            self.runs.cut,
+            self.units.pairs,
+            self.units.length,
+            self.writes.pairs,
+            self.writes.cut,
+            self.touched,
+            self.carry,
+            self.carry and self.length,
+            self.length,
+        )
+
+
+def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
+    """The best single pass by a ranking of costs, and whether the search left nothing out."""
+    for cut in (False, True):
+        found, exact = _search(problem, key, cut=cut)
+        if found is not None:
+            return fit(Plan("auto", problem.shape, (found,)), problem, frugal=frugal), exact
+    raise Refused(f"no single pass of the family fits {format_size(problem.memory_bytes)}")
+
+
+def _search(problem: Problem, key: Ranking, *, cut: bool) -> tuple[Pass | None, bool]:
+    """The same with or without read lengths below one block."""
+    points = [_points(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
+    orders = _orders(problem.target.ndim)
+    if prod(map(len, points)) <= MANY_POINTS:
+        found, ended = _first_that_fits(problem, points, key, orders)
+        if ended:
+            return found, len(orders) == factorial(problem.target.ndim)
+    limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
+    return _first_that_fits(problem, [_thin(p, limit) for p in points], key, orders)[0], False
+
+
+def _first_that_fits(
+    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]]
+) -> tuple[Pass | None, bool]:
+    """The best pass that fits, and whether the list was walked to that point or to its end."""
+    for tried, made in enumerate(_ranked(problem, points, key)):
+        if tried >= MANY_TRIALS:
+            return None, False
+        found = _lightest(made, problem, orders)
+        if found is not None:
+            return found, True
+    return None, True
+
+
+def _orders(ndim: int) -> list[tuple[int, ...]]:
+    """Axis orders to try: all, or for many axes those that move one axis outwards."""
+    if ndim <= 4:
+        return list(permutations(range(ndim)))
+    axes = tuple(range(ndim))
+    return [axes, *((a, *(b for b in axes if b != a)) for a in axes[1:]), axes[::-1]]
+
+
+def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> Pass | None:
+    """The pass in the first order whose exact memory fits."""
+    for order in orders:
+        sweep = Pass(made.read, made.write, made.tasks, order, made.read_access, made.write_access)
+        try:
+            if problem.held:
+                needs = held_elements(sweep) * problem.target.itemsize
+            else:
+                needs = buffer_bytes(sweep, problem.target) + flight_bytes(sweep, problem.source, problem.target)
+        except Refused:
+            return None
+        if needs <= problem.memory_bytes:
+            return sweep
+    return None
+
+
+# ---------------------------------------------------------------- points of one axis
+class Sides(NamedTuple):
+    """One axis of the problem."""
+
+    objects: Axis
+    """Of the source."""
+    units: Axis
+    """Of the source."""
+    target: Axis
+    """Objects of the target."""
+
+
+class Rules(NamedTuple):
+    """What points of an axis may do."""
+
+    cut: bool
+    """Try read lengths below one block."""
+    partial_reads: bool
+    """The source can be read by byte runs."""
+    partial_writes: bool
+    """The target can be written by byte runs."""
+    held: bool
+    """Count memory as elements held."""
+
+
+def _points(problem: Problem, axis: int, *, cut: bool) -> list[Point]:
+    source, target = problem.source, problem.target
+    sides = Sides(source.objects.axes[axis], source.units.axes[axis], target.objects.axes[axis])
+    rules = Rules(cut and source.partial_reads, source.partial_reads, target.partial_writes, problem.held)
+    return _axis_points(sides, rules)
+
+
+@lru_cache(maxsize=256)
+def _axis_points(sides: Sides, rules: Rules) -> list[Point]:
+    """Every point of one axis that is worth a try."""
+    inner, objects, out = sides.units.clipped(), sides.objects.clipped(), sides.target.clipped()
+    found: dict[tuple[Axis, Axis, Axis], Point] = {}
+    for read in dict.fromkeys(_reads(inner, objects, out, cut=rules.cut)):
+        for write in dict.fromkeys([out, read.refine(out)] if rules.partial_writes else [out]):
+            for tasks in _tasks(read, objects, out):
+                shown = (read.refine(tasks), write.refine(tasks), tasks)
+                if shown in found or not (rules.partial_writes or shown[1].count == out.count):
+                    continue
+                try:
+                    found[shown] = _point(sides, rules, read, write, tasks)
+                except Refused:
+                    continue
+    return list(found.values())
+
+
+def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis]:
+    """Read lengths worth a try: runs of source blocks, of target blocks, and parts of them."""
+    length = out.length
+    yield Axis.single(length)
+    for blocks in dict.fromkeys((objects, out, inner)):
+        for factor in _factors(blocks.count):
+            yield blocks.multiple(factor)
+        step = blocks.step
+        if cut and step and step > 1:
+            for part in (2, 3, 4, 8, 16, 64, 256, 1024, step):
+                if part <= step:
+                    yield Axis.regular(length, -(-step // part))
+    whole = common_step(objects, out)
+    if whole and whole < length:
+        yield Axis.regular(length, whole)
+
+
+def _factors(count: int) -> list[int]:
+    """How many blocks to join: every number while they are few, then ever coarser steps, and even shares."""
+    small = range(1, min(count, 16) + 1)
+    powers = [1 << k for k in range(5, count.bit_length())]
+    shares = [-(-count // k) for k in range(2, 9)]
+    return sorted({*small, *powers, *shares} - {count}) if count > 1 else [1]
+
+
+def _tasks(read: Axis, objects: Axis, out: Axis) -> Iterator[Axis]:
+    """Task lengths worth a try: the whole axis, one read block, and wherever nothing is carried across."""
+    length = out.length
+    steps = [common_step(read, out), common_step(objects, out)]
+    yield from dict.fromkeys(
+        [Axis.single(length), read, *(Axis.regular(length, step) for step in steps if step and step < length)]
+    )
+
+
+def _point(sides: Sides, rules: Rules, read: Axis, write: Axis, tasks: Axis) -> Point:
+    reads, writes = read.refine(tasks), write.refine(tasks)
+    whole = writes.count == sides.target.count
+    trail = sides.target.trail if whole else 0
+    touched, carry = axis_carry(reads, writes, tasks, trail, allocated=not rules.held)
+    return Point(
+        read,
+        write,
+        tasks,
+        overlap(reads, sides.objects, None if rules.partial_reads else sides.units),
+        overlap(reads, sides.objects, sides.units),
+        overlap(writes, sides.target, None if rules.partial_writes else sides.target),
+        whole,
+        touched,
+        carry,
+        tasks.largest,
+    )
+
+
+def _thin(points: list[Point], limit: int) -> list[Point]:
+    """Points that no other beats in every mark; of those as many as there is room for, evenly by memory."""
+    marks = np.array([point.marks() for point in points])
+    order = np.lexsort(marks.T[::-1])
+    front: list[int] = []
+    for index in order.tolist():
+        if not any((marks[other] <= marks[index]).all() for other in front):
+            front.append(index)
+    if len(front) > limit:
+        front.sort(key=lambda i: (points[i].touched + points[i].carry, points[i].runs.pairs))
+        front = [front[i] for i in sorted(set(np.linspace(0, len(front) - 1, max(limit, 1)).astype(int).tolist()))]
+    return [points[i] for i in front]
+
+
+# ---------------------------------------------------------------- the product
+class Side(NamedTuple):
+    """Counts of one side for every point of the product."""
+
+    opens: Floats
+    """Visits to objects."""
+    seeks: Floats
+    """Openings and runs inside partly touched objects."""
+    bytes: Floats
+    """Logical bytes."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Costs of every point of the product; has the fields of a Cost that rankings use."""
+
+    seeks: Floats
+    """Of both sides."""
+    bytes_read: Floats
+    """Logical bytes read."""
+    bytes_written: Floats
+    """Logical bytes written."""
+    seconds: Floats
+    """On the devices."""
+    peak_bytes: Floats
+    """Least memory that a point can do with, whatever the order."""
+
+
+def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Iterator[Pass]:
+    """Passes that may fit, best first."""
+    if not points:
+        whole = Grid(())
+        yield Pass(whole, whole, whole, (), _access(problem.source.partial_reads), Access.UNITS)
+        return
+    product = _Product(problem, points)
+    columns, by_units = product.rank(key)
+    room = product.least <= problem.memory_bytes
+    room = np.broadcast_to(room, product.shape)
+    keys = [np.broadcast_to(column, product.shape)[room] for column in columns]
+    by_units = np.broadcast_to(by_units, product.shape)[room]
+    where = np.argwhere(room)
+    for rank in np.lexsort(keys[::-1]).tolist():
+        chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
+        read, write, tasks = (Grid(tuple(g)) for g in zip(*((p.read, p.write, p.tasks) for p in chosen), strict=True))
+        writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
+        yield Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+
+
+def _access(partial: bool) -> Access:  # noqa: FBT001 - a name for two constants
+    return Access.RUNS if partial else Access.UNITS
+
+
+class _Product:
+    """The product of all axes' points, as arrays that broadcast."""
+
+    def __init__(self, problem: Problem, points: list[list[Point]]) -> None:
+        self.problem, self.points = problem, points
+        self.shape = tuple(len(axis) for axis in points)
+        self.least = self._least()
+
+    def rank(self, key: Ranking) -> tuple[list[Floats], npt.NDArray[np.bool_]]:
+        """The ranking's columns, and where whole units are the better way to read."""
+        source, target = self.problem.source, self.problem.target
+        writes = self._side("writes", target.order, target.itemsize, indexed=False)
+        units = key(self._prices(self._side("units", source.order, source.itemsize, indexed=source.indexed), writes))
+        if not source.partial_reads:
+            return list(units), np.array(True)
+        runs = key(self._prices(self._side("runs", source.order, source.itemsize, indexed=False), writes))
+        better = np.asarray(units[0] < runs[0])
+        return [np.where(better, a, b) for a, b in zip(units, runs, strict=True)], better
+
+    def _prices(self, reads: Side, writes: Side) -> Prices:
+        source, target = self.problem.source, self.problem.target
+        devices = (self.problem.devices[0], self.problem.devices[2])
+        seconds = pass_seconds(reads, writes, source, target, devices)
+        return Prices(reads.seeks + writes.seeks, reads.bytes, writes.bytes, seconds, self.least)
+
+    def _column(self, axis: int, value: Callable[[Point], float]) -> Floats:
+        column = np.array([value(point) for point in self.points[axis]], np.float64)
+        return column.reshape([-1 if d == axis else 1 for d in range(len(self.points))])
+
+    def _times(self, value: Callable[[Point], float]) -> Floats:
+        return reduce(np.multiply, [self._column(axis, value) for axis in range(len(self.points))])
+
+    def _side(self, name: str, order: tuple[int, ...], itemsize: int, *, indexed: bool) -> Side:
+        """The seek model of `cost.seeks`, on the whole product at once."""
+        opens = self._times(lambda p: getattr(p, name).pairs)
+        moved = self._times(lambda p: getattr(p, name).length) * itemsize
+        if indexed:
+            return Side(opens, 2 * opens + self._times(lambda p: getattr(p, name).touched), moved)
+        inside: Floats = np.zeros((1,) * len(self.points))
+        for place, axis in enumerate(order):
+            term = self._column(axis, lambda p: getattr(p, name).cut)
+            for outer in order[:place]:
+                term = term * self._column(outer, lambda p: getattr(p, name).touched)
+            for inner in order[place + 1 :]:
+                term = term * self._column(inner, lambda p: getattr(p, name).whole)
+            inside = inside + term
+        return Side(opens, opens + inside, moved)
+
+    def _least(self) -> Floats:
+        """Boxes that one read block touches, or the carry over the axis that is best outermost."""
+        volume = self._times(lambda p: p.length)
+        carries = [
+            volume * self._column(axis, lambda p: p.carry / max(p.length, 1)) for axis in range(len(self.points))
+        ]
+        needs = np.maximum(self._times(lambda p: p.touched), reduce(np.minimum, carries)) * self.problem.target.itemsize
+        # One part in a billion less, so that rounding discards nothing that fits.
+        return (needs if self.problem.held else needs + self._flight()) * (1 - 1e-9)
+
+    def _flight(self) -> Floats:
+        source, target = self.problem.source, self.problem.target
+        writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
+        if source.encoded:
+            return np.array(source.unit_bytes + most_stored_bytes(source.unit_bytes) + writing, np.float64)
+        if source.indexed:
+            return np.array(source.unit_bytes + writing, np.float64)
+        return np.array(writing, np.float64)
