@@ -70,16 +70,18 @@ def crop(axis: Any, start: int, stop: int) -> tuple[list[int], int, int]:
 def overlap(memory: Any, objects: Any, units: Any = None) -> tuple[int, int, int, int]:
     """Pairs that touch all of the object, other pairs, units touched, length of the units touched."""
     whole = cut = touched = length = 0
+    object_spans = list(zip(stored(objects), blocks(objects), strict=True))
+    unit_spans = object_spans if units is None else list(zip(stored(units), blocks(units), strict=True))
     for start, stop in blocks(memory):
         if units is None:
             cells = set(range(start, stop))
             touched += len(cells)
         else:
-            hit = [pair for pair, (a, b) in zip(stored(units), blocks(units), strict=True) if a < stop and start < b]
+            hit = [pair for pair, (a, b) in unit_spans if a < stop and start < b]
             cells = {x for a, b in hit for x in range(a, b)}
             touched += len(hit)
         length += len(cells)
-        for (a, b), (low, high) in zip(stored(objects), blocks(objects), strict=True):
+        for (a, b), (low, high) in object_spans:
             if low < stop and start < high:
                 if set(range(a, b)) <= cells:
                     whole += 1

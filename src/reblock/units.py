@@ -12,6 +12,8 @@ _SUFFIXES = {
     **_DECIMAL,
     **{f"{letter}b": factor for letter, factor in _DECIMAL.items() if letter not in ("", "b")},
     **{f"{letter}ib": 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
+    "eb": 1000**6,
+    "eib": 1024**6,
     **{f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
 }
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.ASCII)

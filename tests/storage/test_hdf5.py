@@ -244,12 +244,11 @@ def test_unallocated_contiguous_is_fill(tmp_path: Path) -> None:
     assert same_bits(read_array(store), np.full((3, 4), -5, "<i2"))
 
 
-def test_undefined_fill_value_is_zero(tmp_path: Path) -> None:
-    dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+def test_the_default_fill_value_is_zero(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("x", (3, 4), "<f4", chunks=(2, 2))
-    assert opened(tmp_path / "a.h5").schema.fill_value == 0
-    assert dcpl.fill_value_defined() == h5py.h5d.FILL_VALUE_DEFAULT
+        file.create_dataset("x", (3, 4), ">f4", chunks=(2, 2))
+    fill = opened(tmp_path / "a.h5").schema.fill_value
+    assert (fill, fill.dtype) == (0, np.dtype("f4"))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)], ids=str)
@@ -786,24 +785,29 @@ def test_broken_files(tmp_path: Path) -> None:
 
 
 def test_flipped_bytes_give_typed_errors_or_data(tmp_path: Path) -> None:
-    """In a process of its own: a crash of HDF5 must not pass for a success, nor end the tests."""
+    """In a process of its own: a crash of HDF5 must not pass for a success, nor end the tests.
+
+    Each case has a file of its own, since HDF5 may keep a broken one open. The attribute is a number: on
+    broken text of varying length HDF5 2.0 itself may loop for ever.
+    """
     make(tmp_path / "a.h5", ramp(), "shuffle+gzip", chunks=(5, 4))
     with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file["x"].attrs["a"] = "text"
+        file["x"].attrs["a"] = np.arange(5)
     program = f"""if True:
-        import json, sys, numpy as np
+        import json, os, numpy as np
         from reblock.errors import ReblockError
         from reblock.storage.hdf5 import FORMAT
         from reblock.testing.reference_io import read_array
         whole = open({str(tmp_path / "a.h5")!r}, "rb").read()
         rng = np.random.default_rng(1)
         done = dict(data=0, refused=0, odd=[])
-        for _ in range(300):
+        for number in range(400):
+            path = f"{tmp_path}/{{number}}.h5"
             data = np.frombuffer(whole, np.uint8).copy()
             data[rng.integers(0, data.size, 3)] ^= np.uint8(1 << int(rng.integers(0, 8)))
-            data.tofile({str(tmp_path / "b.h5")!r})
+            data.tofile(path)
             try:
-                store = FORMAT.open({str(tmp_path / "b.h5")!r}, "x")
+                store = FORMAT.open(path, "x")
                 if store.layout.nbytes < 1 << 20:
                     read_array(store)
                 done["data"] += 1
@@ -813,13 +817,15 @@ def test_flipped_bytes_give_typed_errors_or_data(tmp_path: Path) -> None:
                     done["odd"].append(str(error))
             except Exception as error:
                 done["odd"].append(repr(error))
+            os.unlink(path)
         print(json.dumps(done))
     """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     done = json.loads(run.stdout)
     assert done["odd"] == []
-    assert done["refused"] > 20
+    assert done["refused"] > 50
+    assert done["data"] > 50
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:

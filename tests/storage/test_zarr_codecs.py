@@ -45,15 +45,15 @@ def nc(name: str, **settings: Any) -> dict[str, Any]:
     return {"name": f"numcodecs.{name}", "configuration": settings}
 
 
-def text(name: str, **settings: Any) -> str:
-    return str(Stage(name, tuple(sorted(settings.items()))))
+def stage(name: str, **settings: Any) -> Stage:
+    return Stage(name, tuple(sorted(settings.items())))
 
 
-DELTA = text("delta", dtype="<i4", astype="<i4")
-V3_PIPELINES: dict[str, tuple[dict[str, Any], str | None]] = {
+DELTA = stage("delta", dtype="<i4", astype="<i4")
+V3_PIPELINES: dict[str, tuple[dict[str, Any], str | tuple[Stage, ...] | None]] = {
     "gzip": ({"compressors": GzipCodec(level=7)}, "gzip:7"),
     "zstd": ({"compressors": ZstdCodec(level=5)}, "zstd:5"),
-    "zstd checksum": ({"compressors": ZstdCodec(level=5, checksum=True)}, text("zstd", level=5, checksum=True)),
+    "zstd checksum": ({"compressors": ZstdCodec(level=5, checksum=True)}, (stage("zstd", level=5, checksum=True),)),
     "blosc": ({"compressors": BloscCodec(cname="lz4", clevel=4, shuffle="bitshuffle")}, "blosc:lz4:4:bitshuffle"),
     "blosc default": ({"compressors": BloscCodec()}, "blosc:zstd:5:shuffle"),
     "blosc zlib": ({"compressors": BloscCodec(cname="zlib", shuffle="noshuffle")}, "blosc:zlib:5:noshuffle"),
@@ -68,19 +68,19 @@ V3_PIPELINES: dict[str, tuple[dict[str, Any], str | None]] = {
     "big": ({"serializer": BytesCodec(endian="big"), "compressors": ZstdCodec(level=1)}, "zstd:1"),
     "nc lz4": ({"compressors": nc("lz4", acceleration=2)}, "lz4:2"),
     "nc bz2": ({"compressors": nc("bz2", level=2)}, "bz2:2"),
-    "nc lzma": ({"compressors": nc("lzma", preset=1)}, text("lzma", preset=1)),
+    "nc lzma": ({"compressors": nc("lzma", preset=1)}, (stage("lzma", preset=1),)),
     "nc zlib": ({"compressors": nc("zlib", level=2)}, "zlib:2"),
     "nc gzip": ({"compressors": nc("gzip", level=2)}, "gzip:2"),
     "nc zstd": ({"compressors": nc("zstd", level=2)}, "zstd:2"),
     "nc blosc": ({"compressors": nc("blosc", cname="lz4", clevel=3)}, "blosc:lz4:3:shuffle"),
     "nc shuffle": ({"compressors": [nc("shuffle"), nc("zlib", level=1)]}, "shuffle+zlib:1"),
-    "nc crc32": ({"compressors": nc("crc32")}, "crc32"),
-    "nc crc32 end": ({"compressors": nc("crc32", location="end")}, text("crc32", location="end")),
+    "nc crc32": ({"compressors": nc("crc32")}, (stage("crc32"),)),
+    "nc crc32 end": ({"compressors": nc("crc32", location="end")}, (stage("crc32", location="end"),)),
     "nc crc32c": ({"compressors": nc("crc32c")}, "crc32c"),
-    "nc crc32c start": ({"compressors": nc("crc32c", location="start")}, text("crc32c", location="start")),
-    "nc adler32": ({"compressors": nc("adler32")}, "adler32"),
+    "nc crc32c start": ({"compressors": nc("crc32c", location="start")}, (stage("crc32c", location="start"),)),
+    "nc adler32": ({"compressors": nc("adler32")}, (stage("adler32"),)),
     "nc fletcher32": ({"compressors": nc("fletcher32")}, "fletcher32"),
-    "nc jenkins": ({"compressors": nc("jenkins_lookup3")}, "jenkins_lookup3"),
+    "nc jenkins": ({"compressors": nc("jenkins_lookup3")}, (stage("jenkins_lookup3"),)),
     "nc delta": ({"filters": nc("delta", dtype="<i4"), "compressors": GzipCodec(level=1)}, None),
     "nc delta i8": ({"filters": nc("delta", dtype="<i4", astype="<i8")}, None),
     "nc scale": ({"filters": nc("fixedscaleoffset", offset=7, scale=2, astype="<i8")}, None),
@@ -94,14 +94,16 @@ def test_v3_codecs_of_zarr_python(tmp_path: Path, name: str) -> None:
     data = (np.arange(5 * 7 * 6, dtype="<i4") * 3 // 5).reshape(5, 7, 6)
     store = FORMAT.open(by_zarr(tmp_path / "a", data, chunks=(2, 7, 4), **options), "")
     assert same_values(read_array(store), data)
-    assert expected is None or str(store.schema.codec) == expected
-    assert store.layout.codec == str(store.schema.codec).replace("none", "")
+    assert expected is None or store.schema.codec == (
+        Codec.parse(expected) if isinstance(expected, str) else Codec(expected)
+    )
+    assert store.layout.codec == (str(store.schema.codec) if store.schema.codec else "")
     copy = pickle.loads(pickle.dumps(store))
     assert same_bits(read_array(copy), read_array(store))
 
 
 RAW_LZMA = [{"id": 33, "preset": 1}]
-V2_PIPELINES: dict[str, tuple[dict[str, Any], str | None]] = {
+V2_PIPELINES: dict[str, tuple[dict[str, Any], str | tuple[Stage, ...] | None]] = {
     "none": ({}, "none"),
     "F": ({"order": "F"}, "none"),
     "/": ({"chunk_key_encoding": {"name": "v2", "separator": "/"}}, "none"),
@@ -117,12 +119,12 @@ V2_PIPELINES: dict[str, tuple[dict[str, Any], str | None]] = {
     "lzma": ({"compressors": numcodecs.LZMA()}, "lzma"),
     "lzma raw": ({"compressors": numcodecs.LZMA(3, 0, None, RAW_LZMA)}, None),
     "shuffle zlib": ({"filters": [numcodecs.Shuffle(4)], "compressors": numcodecs.Zlib(1)}, "shuffle+zlib:1"),
-    "shuffle 2": ({"filters": [numcodecs.Shuffle(2)]}, text("shuffle", elementsize=2)),
-    "delta": ({"filters": [numcodecs.Delta("<i4")], "compressors": numcodecs.Zstd(1)}, f"{DELTA}+zstd:1"),
-    "delta F": ({"filters": [numcodecs.Delta("<i4")], "order": "F"}, DELTA),
+    "shuffle 2": ({"filters": [numcodecs.Shuffle(2)]}, (stage("shuffle", elementsize=2),)),
+    "delta": ({"filters": [numcodecs.Delta("<i4")], "compressors": numcodecs.Zstd(1)}, (DELTA, stage("zstd", level=1))),
+    "delta F": ({"filters": [numcodecs.Delta("<i4")], "order": "F"}, (DELTA,)),
     "astype": ({"filters": [numcodecs.AsType("<i8", "<i4")]}, None),
     "scale": ({"filters": [numcodecs.FixedScaleOffset(7, 2, "<i4", "<i8")]}, None),
-    "checks": ({"filters": [numcodecs.CRC32(), numcodecs.Adler32()]}, "crc32+adler32"),
+    "checks": ({"filters": [numcodecs.CRC32(), numcodecs.Adler32()]}, (stage("crc32"), stage("adler32"))),
     "fletcher32": ({"filters": [numcodecs.Fletcher32()]}, "fletcher32"),
 }
 
@@ -133,7 +135,9 @@ def test_v2_codecs_of_zarr_python(tmp_path: Path, name: str) -> None:
     data = (np.arange(5 * 7 * 6, dtype="<i4") * 3 // 5).reshape(5, 7, 6)
     store = FORMAT.open(by_zarr(tmp_path / "a", data, chunks=(2, 7, 4), zarr_format=2, **options), "")
     assert same_bits(read_array(store), zarr_reads(tmp_path / "a"))
-    assert expected is None or str(store.schema.codec) == expected
+    assert expected is None or store.schema.codec == (
+        Codec.parse(expected) if isinstance(expected, str) else Codec(expected)
+    )
     assert store.layout.order == ((2, 1, 0) if options.get("order") == "F" else (0, 1, 2))
     assert same_bits(read_array(pickle.loads(pickle.dumps(store))), data)
 
@@ -190,10 +194,10 @@ def test_cut_and_long_chunks_are_corrupt(text: str) -> None:
             chain.decode(stored, np.empty(size, np.uint8))
 
 
-@pytest.mark.parametrize("text", ["gzip:1", "bz2:1", "lzma", "zlib:1"])
+@pytest.mark.parametrize("text", ["gzip:1", "bz2:1", '{"id": "lzma", "preset": 0}', "zlib:1"])
 def test_streams_larger_than_a_step(text: str) -> None:
     chain = Chain(Codec.parse(text), np.dtype("u1"))
-    data = np.random.default_rng(0).integers(0, 7, 3 << 20, np.uint8)
+    data = np.random.default_rng(0).integers(0, 7, (1 << 20) + 99, np.uint8)
     out = np.empty_like(data)
     chain.decode(chain.encode(data), out)
     assert same_bits(out, data)
@@ -226,11 +230,11 @@ def test_zstd_frames() -> None:
 
 
 def bomb(text: str) -> bytes:
-    zeros = bytes(1 << 26)
+    zeros = bytes(1 << 25)
     return bytes(Chain(Codec.parse(text), np.dtype("u1")).encode(np.frombuffer(zeros, np.uint8)))
 
 
-@pytest.mark.parametrize("text", ["gzip:9", "zlib:9", "bz2:9", "lzma", "zstd:19", "lz4", "blosc:zstd:9:shuffle"])
+@pytest.mark.parametrize("text", ["gzip:9", "zlib:9", "bz2:9", '{"id": "lzma", "preset": 0}', "zstd:3", "lz4", "blosc"])
 def test_bombs_do_not_go_off(text: str) -> None:
     stored, out = bomb(text), np.empty(1000, np.uint8)
     chain = Chain(Codec.parse(text), np.dtype("u1"))
@@ -253,8 +257,9 @@ FUZZ = """
     for text in sys.argv[1:]:
         chain = Chain(Codec.parse(text), np.dtype("<i4"))
         stored = np.frombuffer(bytes(chain.encode(data)), np.uint8)
-        cases = [(place, value) for place in range(min(20, stored.size)) for value in range(256)]
-        cases += [(int(p), int(v)) for p, v in zip(rng.integers(0, stored.size, 2000), rng.integers(0, 256, 2000))]
+        step = 1 if text.startswith("blosc") else 17
+        cases = [(place, value) for place in range(min(20, stored.size)) for value in range(0, 256, step)]
+        cases += [(int(p), int(v)) for p, v in zip(rng.integers(0, stored.size, 1000), rng.integers(0, 256, 1000))]
         for place, value in cases:
             wrong = stored.copy()
             wrong[place] = value
@@ -269,15 +274,16 @@ FUZZ = """
 """
 
 
-@pytest.mark.parametrize("text", [t for t in CODECS if t != "none"])
-def test_changed_bytes_never_crash(text: str) -> None:
+@pytest.mark.parametrize("blosc", [True, False], ids=["blosc", "others"])
+def test_changed_bytes_never_crash(blosc: bool) -> None:
+    texts = [text for text in CODECS if text != "none" and text.startswith("blosc") == blosc]
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FUZZ), text], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", textwrap.dedent(FUZZ), *texts], capture_output=True, text=True, check=False, timeout=120
     )
     assert run.returncode == 0, run.stderr[-2000:]
     good, corrupt = map(int, run.stdout.split())
-    assert good + corrupt >= 6000
-    assert corrupt > 1000
+    assert corrupt > 1000 * len(texts)
+    assert good > 0
 
 
 @pytest.mark.parametrize("place", range(16))

@@ -38,6 +38,9 @@ from reblock.model import Access, Layout, Pass
 #: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
 MANY_CLASSES = 4096
 
+#: Different steps along one axis beyond which a read grid is refused.
+MANY_STEPS = 1 << 18
+
 #: Raw objects are read in pieces of at most this many bytes.
 PIECE_BYTES = 4 << 20
 
@@ -146,6 +149,8 @@ def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, i
 def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allocated: bool) -> Steps:
     """Prefix sums of one task's sweep along one axis, reduced to what can matter."""
     begins = _sampled(reads, writes, start, stop)
+    if begins.size > MANY_STEPS:
+        raise Refused(f"more than {MANY_STEPS:,} different steps along one axis: cut tasks, or read where the grids meet")
     ends = reads.starts(reads.indices(begins) + 1)
     written, done = writes.floors(begins), writes.floors(ends)
     brought, after = (writes.ceils(begins), writes.ceils(ends)) if allocated else (begins, ends)

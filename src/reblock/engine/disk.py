@@ -56,7 +56,13 @@ class Handle:
         except OSError as error:
             raise DiskError.wrap(error, doing="resizing", path=self.path) from error
 
+    def detach(self) -> int:
+        """Give the descriptor to another owner."""
+        descriptor, self._descriptor = self._descriptor, -1
+        return descriptor
+
     def close(self) -> None:
+        """End the visit."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             try:

@@ -167,7 +167,10 @@ def read_units(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
             return _fetch(visit, files, extent, staging, "index").tobytes()
 
         wanted = [visit.view.unit_index(piece.unit) for piece in visit.pieces]
-        found = store.extents(visit.view.object_index(visit.index), wanted, read_index)
+        try:
+            found = store.extents(visit.view.object_index(visit.index), wanted, read_index)
+        except FileNotFoundError:  # a shard without its file has no index either
+            found = [None] * len(wanted)
         for piece, extent in zip(visit.pieces, found, strict=True):
             try:
                 array = None if extent is None else _unit(visit, piece, extent, files, staging)

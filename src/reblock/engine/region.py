@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
 
 import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES
+from reblock.cost.seeks import traffic
 from reblock.engine.buffers import Staging
 from reblock.engine.disk import Disk
 from reblock.engine.reading import visits
 from reblock.engine.reference import load_visit, require_fill
 from reblock.engine.view import Array, View
 from reblock.engine.writing import fill_scalar
-from reblock.geometry import Box
-from reblock.geometry.runs import pieces
+from reblock.geometry import Box, Grid
 from reblock.model import Access
 
 
@@ -28,7 +30,7 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     fill = fill_scalar(view.store)
     for visit in visits(view, box, access, PIECE_BYTES):
         for loaded in load_visit(visit, disk, staging):
-            here = out[loaded.wanted.within(box).slices]
+            here = out[*loaded.wanted.within(box).slices, ...]
             if loaded.array is None:
                 require_fill(visit)
                 here[...] = fill
@@ -39,13 +41,29 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
 
 def differences(one: View, two: View, *, memory_bytes: int) -> Iterator[Box]:
     """Boxes in which two views of one shape differ in any bit, byte order apart."""
-    itemsize = one.layout.itemsize
-    limit = max(memory_bytes // (4 * max(itemsize, 1)), 1)
-    order = two.layout.order
-    for index in two.layout.objects.indices():
-        for box in pieces(two.layout.objects.box(index), order, limit):
-            if not same_bits(load(one, box), load(two, box)):
-                yield box
+    grid = _cheapest_slabs(one, two, memory_bytes)
+    for index in grid.indices():
+        box = grid.box(index)
+        if not same_bits(load(one, box), load(two, box)):
+            yield box
+
+
+def _cheapest_slabs(one: View, two: View, memory_bytes: int) -> Grid:
+    """Boxes that fit into memory and make both sides read the fewest bytes."""
+    shape = one.layout.shape
+    limit = max(memory_bytes // (4 * one.layout.itemsize), 1)
+    grids = [Grid.whole(shape)]
+    if prod(shape) > limit:
+        grids = [_slabs(shape, order, limit) for order in permutations(range(len(shape)), min(len(shape), 3))]
+    return min(grids, key=lambda grid: sum(traffic(grid, v.layout, Access.UNITS).bytes for v in (one, two)))
+
+
+def _slabs(shape: tuple[int, ...], order: Sequence[int], limit: int) -> Grid:
+    """Boxes of at most `limit` elements, cut along the axes of an order, the first one first."""
+    chunk = [max(n, 1) for n in shape]
+    for axis in [*order, *(a for a in range(len(shape)) if a not in order)]:
+        chunk[axis] = max(min(chunk[axis], limit * chunk[axis] // prod(chunk)), 1)
+    return Grid.of(shape, chunk)
 
 
 def same_bits(one: Array, two: Array) -> bool:

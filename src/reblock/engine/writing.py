@@ -39,7 +39,8 @@ class Buffer:
         part = self.box.intersect(loaded.wanted)
         if part is None:
             return 0
-        here = self.array[part.within(self.stored).slices]
+        # The ellipsis keeps an array without axes a view.
+        here = self.array[*part.within(self.stored).slices, ...]
         if loaded.array is None:
             here[...] = fill
         else:

@@ -310,16 +310,17 @@ def _refine(one: Axis, two: Axis) -> Axis:
     period = lcm(one.period, two.period) or 1
     repeats = max(last - first, 0) // period
     if repeats < 2:
-        return _normal(np.union1d(one.cuts(), two.cuts()), one.length)
-    stop = first + repeats * period
-    head, pattern, tail = (
-        np.union1d(one.cuts(a, b), two.cuts(a, b)) for a, b in ((0, first), (first, first + period), (stop, one.length))
-    )
-    return Axis(
-        _differences(head, first),
-        *_primitive(_differences(pattern, first + period), repeats),
-        _differences(tail, one.length),
-    )
+        made = _normal(np.union1d(one.cuts(), two.cuts()), one.length)
+    else:
+        bounds = ((0, first), (first, first + period), (first + repeats * period, one.length))
+        head, pattern, tail = (np.union1d(one.cuts(a, b), two.cuts(a, b)) for a, b in bounds)
+        made = Axis(
+            _differences(head, first),
+            *_primitive(_differences(pattern, first + period), repeats),
+            _differences(tail, one.length),
+        )
+    # A grid that has all the cuts keeps its form, so that `==` finds it again.
+    return next((axis for axis in (one, two) if axis.count == made.count), _listed(made))
 
 
 def _differences(cuts: Ints, stop: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Stage:
     """Its settings, sorted by name, JSON values only."""
 
     @classmethod
-    def of(cls, name: str, **settings: Any) -> Stage:
+    def of(cls, name: str, /, **settings: Any) -> Stage:
         """A stage from keyword settings; places not given take their defaults."""
         defaults = dict(_PLACES.get(name, ()))
         return cls(name, tuple(sorted({**defaults, **settings}.items())))
@@ -52,12 +52,22 @@ class Stage:
         """One setting."""
         return dict(self.settings).get(key, default)
 
-    def __str__(self) -> str:
+    @property
+    def config(self) -> dict[str, Any]:
+        """The stage as a numcodecs configuration."""
+        return {"id": self.name, **dict(self.settings)}
+
+    @property
+    def short(self) -> str | None:
+        """The stage as short text, where that can say it all."""
         places = _PLACES.get(self.name)
         settings = dict(self.settings)
         if places is None or set(settings) != {key for key, _ in places}:
-            return json.dumps({"id": self.name, **settings}) if settings else self.name
+            return None
         return ":".join([self.name, *(str(settings[key]) for key, _ in places)])
+
+    def __str__(self) -> str:
+        return self.short or json.dumps(self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,9 @@ class Codec:
         return bool(self.stages)
 
     def __str__(self) -> str:
+        short = [stage.short for stage in self.stages]
+        if None in short and len(short) > 1:
+            return json.dumps([stage.config for stage in self.stages])
         return "+".join(map(str, self.stages)) or "none"
 
     @property

@@ -56,7 +56,10 @@ class Device:
             value = getattr(self, f.name)
             if f.name == "name":
                 continue
-            for number in value.values() if isinstance(value, dict) else (value,):
+            by_codec = f.name in ("decode_bytes_per_second", "encode_bytes_per_second")
+            if by_codec and not (isinstance(value, dict) and all(value.values())):
+                raise UsageError(f"device file: {f.name} must be an object of rates above 0 by codec, not {value!r}")
+            for number in value.values() if by_codec else (value,):
                 if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
                     raise UsageError(f"device file: {f.name} must be a number of at least 0, not {number!r}")
         if min(self.read_bytes_per_second, self.write_bytes_per_second, self.memory_bytes_per_second, self.depth) <= 0:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from reblock.cost.estimate import Sweep, estimate_passes
 from reblock.engine import Report
 from reblock.geometry import Grid
@@ -30,7 +32,7 @@ def explain(decision: Decision, *, notes: Sequence[str] = (), everything: bool =
         "problem",
         *fields(_problem_fields(decision)),
         "",
-        *_plan_lines(decision.plan, decision.sweeps, problem, "plan"),
+        *_plan_lines(decision.plan, decision.sweeps, "plan"),
         "",
         "cost",
         *fields(_cost_fields(decision.cost, problem)),
@@ -43,7 +45,7 @@ def explain(decision: Decision, *, notes: Sequence[str] = (), everything: bool =
     if everything:
         for other in decision.alternatives[1:]:
             if other.plan is not None:
-                lines += ["", *_plan_lines(other.plan, estimate_passes(other.plan, problem), problem, "alternative")]
+                lines += ["", *_plan_lines(other.plan, estimate_passes(other.plan, problem), "alternative")]
     return "\n".join([*lines, *_note_lines(notes)])
 
 
@@ -76,13 +78,14 @@ def info(described: Mapping[str, Any], location: str) -> str:
     """Layout and metadata of a stored array, from what `reblock.info` says."""
     shape, chunks = described["shape"], described["chunks"]
     cuts = [tuple(cut) if isinstance(cut, list) else cut for cut in chunks]
-    axes = described["axes"]
+    axes, dtype = described["axes"], np.dtype(described["dtype"])
+    count = prod(shape)
     pairs = [
         ("format", str(described["format"])),
         ("shape", _shape(shape)),
         ("axes", ",".join(axes) if axes else "not named"),
-        ("dtype", str(described["dtype"])),
-        ("elements", format_count(prod(shape))),
+        ("dtype", f"{dtype.name} ({dtype.str})"),
+        ("size", f"{_plural(count, 'element')}, {format_size(count * dtype.itemsize)}"),
         ("chunks", f"{chunk_text(cuts)} ({_plural(Grid.of(shape, cuts).count, 'chunk')})"),
     ]
     if described["shards"]:
@@ -154,28 +157,21 @@ def _axis_text(axis: Axis) -> str:
 
 
 # ---------------------------------------------------------------- plans
-def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], problem: Problem, title: str) -> list[str]:
+def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], title: str) -> list[str]:
     depth = f"{_plural(plan.depth, 'unit')} in flight"
-    lines = [f"{title}: {plan.strategy}, {_plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
+    lines = [f"{title}: {plain(plan.strategy)}, {_plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
     if plan.interleaved:
         lines[0] += ", passes take turns task by task"
-    for number, ((made, source, target), sweep) in enumerate(
-        zip(plan.sides(problem.source, problem.target), sweeps, strict=True), 1
-    ):
-        if len(plan.passes) > 1:
-            ends = ("source" if number == 1 else "scratch", "target" if number == len(plan.passes) else "scratch")
-            lines += [f"  pass {number}: {ends[0]} → {ends[1]}", *_between(ends, source, target)]
-        lines += _pass_lines(made, sweep)
+    if len(plan.passes) == 1:
+        return [*lines, *_pass_lines(plan.passes[0], sweeps[0], indent=2)]
+    ends = ["source", *(f"scratch of {layout_text(layout)}" for layout in plan.scratch), "target"]
+    for number, (made, sweep) in enumerate(zip(plan.passes, sweeps, strict=True)):
+        lines += fields([(f"pass {number + 1}", f"{ends[number]} → {ends[number + 1]}")])
+        lines += _pass_lines(made, sweep, indent=4)
     return lines
 
 
-def _between(ends: tuple[str, str], source: Layout, target: Layout) -> list[str]:
-    return fields(
-        [(end, layout_text(side)) for end, side in zip(ends, (source, target), strict=True) if end == "scratch"]
-    )
-
-
-def _pass_lines(made: Pass, sweep: Sweep) -> list[str]:
+def _pass_lines(made: Pass, sweep: Sweep, *, indent: int) -> list[str]:
     pairs = [
         ("R  read boxes", _boxes(made.read)),
         ("W  write boxes", _boxes(made.write)),
@@ -189,7 +185,8 @@ def _pass_lines(made: Pass, sweep: Sweep) -> list[str]:
         _side("source", str(made.read_access), sweep.source),
         _side("target", str(made.write_access), sweep.target),
     ]
-    return [*fields(pairs), *table(("side", "access", "opens", "runs", "seeks", "bytes"), sides, words=2)]
+    header = ("side", "access", "opens", "runs", "seeks", "bytes")
+    return [*fields(pairs, indent=indent), *table(header, sides, words=2, indent=indent)]
 
 
 def _boxes(grid: Grid) -> str:
@@ -268,12 +265,12 @@ def ratio_text(ratio: float) -> str:
     """A ratio for people."""
     if ratio < 99.995:
         return f"{ratio:.2f}"
-    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.2e}"
+    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.2e}".replace("e+", "e")
 
 
 def count_text(count: int) -> str:
     """A count that fits a column; `--json` has every digit."""
-    return format_count(count) if count < 10**9 else f"{count:.3e}"
+    return format_count(count) if count < 10**9 else f"{count:.2e}".replace("e+", "e")
 
 
 def _plural(count: int, one: str, many: str | None = None) -> str:

@@ -170,7 +170,7 @@ class Hdf5Store:
         """Hand an encoded chunk to HDF5, which finds a place for it."""
         first = tuple(axis.stored(i)[0] for axis, i in zip(self.layout.objects.axes, index, strict=True))
         with self._lock, failures("write", self.location, StorageError):
-            self._open().id.write_direct_chunk(first, bytes(data))
+            self._open().id.write_direct_chunk(first, data)
 
     def _open(self) -> Any:
         """The dataset in this process: a handle does not survive a fork or a pickle."""

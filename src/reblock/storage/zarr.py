@@ -89,7 +89,8 @@ class ZarrStore:
         table = self._index(shard, data)
         per_shard = self._per_shard(shard)
         places = [tuple(u - i * n for u, i, n in zip(unit, index, per_shard, strict=True)) for unit in units]
-        return [self._extent(path, table[tuple(place[a] for a in shard.axes)]) for place in places]
+        most = self.meta.chain.limit(self.layout.unit_bytes)
+        return [self._extent(path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
 
     def _index(self, shard: Shard, data: Bytes) -> npt.NDArray[np.uint64]:
         table = np.empty((*shard.counts, 2), shard.index.dtype)
@@ -99,15 +100,13 @@ class ZarrStore:
             raise CorruptError(f"shard index: {error}") from error
         return table
 
-    def _extent(self, path: str, entry: npt.NDArray[np.uint64]) -> Extent | None:
+    def _extent(self, path: str, entry: npt.NDArray[np.uint64], most: int) -> Extent | None:
         offset, length = map(int, entry)
         if offset == length == _ABSENT:
             return None
-        unit_bytes = self.layout.unit_bytes
-        most = self.meta.chain.limit(unit_bytes)
         if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not self.meta.chain):
             raise CorruptError(
-                f"shard index: {length:,} bytes at {offset:,} for a chunk of {unit_bytes:,} bytes, at most {most:,}"
+                f"shard index: {length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most"
             )
         return Extent(path, offset, length)
 
@@ -201,7 +200,7 @@ class ZarrFormat:
         folder = os.path.join(path, *_parts(path, inner))
         meta = _read_array(folder)
         if meta is not None:
-            return ZarrStore(path, inner.strip("/"), meta)
+            return ZarrStore(path, "/".join(_parts(path, inner)), meta)
         if not _is_group(folder):
             with disk_errors("open", folder):
                 os.scandir(folder).close()

@@ -24,6 +24,8 @@ from reblock.storage.zarr_values import dtype_v2, dtype_v3, fill_from_json
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 #: Largest index of a shard.
 INDEX_BYTES = 1 << 28
+#: What zarr-python assumes where a shard does not say how its index is stored.
+_INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 _V3_KEYS = {
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
     *("attributes", "dimension_names", "storage_transformers"),
@@ -211,9 +213,9 @@ def _check_extensions(document: Mapping[str, Any], where: str) -> None:
 
 
 def _attributes(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
+    if value is not None and not isinstance(value, Mapping):
         raise FormatError(f"{where}: attributes must be an object, not {show(value)}")
-    return dict(value)
+    return dict(value or {})
 
 
 def _axes_v3(value: Any, ndim: int, where: str) -> tuple[str, ...] | None:
@@ -332,7 +334,7 @@ def _shard(
         raise FormatError(f"{where}: index_location must be 'start' or 'end', not {show(location)}")
     if 16 * prod(counts) > INDEX_BYTES:
         raise FormatError(f"{where}: {prod(counts):,} chunks per shard, the limit is {INDEX_BYTES // 16:,}")
-    index = _Pipe.of(settings.get("index_codecs"), len(shape) + 1, np.dtype("u8"), where)
+    index = _Pipe.of(settings.get("index_codecs", _INDEX_CODECS), len(shape) + 1, np.dtype("u8"), where)
     odd = [stage.name for stage in index.stages if stage.name not in CHECKSUMS]
     odd += ["transpose"] if index.order != tuple(range(len(shape) + 1)) else []
     odd += ["sharding_indexed"] if index.shard is not None else []

@@ -42,9 +42,11 @@ Rank = tuple[int, ...]
 # -------------------------------------------------------------------- cuts of one axis
 def joined(axis: Axis, blocks: int) -> Axis:
     """Runs of `blocks` consecutive blocks joined to one, described and not listed where the axis repeats."""
+    if blocks <= 1 or axis.count <= 1:
+        return axis.clipped()
     if blocks >= axis.count:
         return Axis.single(axis.length)
-    if blocks <= 1 or axis.step is not None:
+    if axis.step is not None:
         return axis.multiple(blocks)
     if len(axis.pattern) != 1 or axis.repeats < 2 * blocks:
         starts = axis.starts(np.arange(0, axis.count, blocks, dtype=np.int64))
@@ -218,8 +220,12 @@ def box_bytes(problem: Problem, choices: Sequence[Choice]) -> int:
 
 
 def plan_of(name: str, problem: Problem, made: Pass) -> Plan:
-    """The plan of one pass, checked against layouts and budget by `family`."""
-    return fit(one_pass(name, problem, read=made.read, write=made.write, tasks=made.tasks, order=made.order), problem)
+    """The plan of one pass with the access that `family` prefers, or its own where that takes too much memory."""
+    plan = one_pass(name, problem, read=made.read, write=made.write, tasks=made.tasks, order=made.order)
+    try:
+        return fit(plan, problem)
+    except Refused:
+        return fit(Plan(name, problem.shape, (made,)), problem)
 
 
 def best_plan(name: str, problem: Problem, variants: Iterable[Callable[[], Plan]]) -> Plan:

@@ -28,7 +28,8 @@ from reblock.cost.estimate import estimate
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Plan, Problem
-from reblock.strategies.family import fit, needed_bytes, sweep
+from reblock.strategies.family import fit, needed_bytes
+from reblock.strategies.templates import make_pass
 from reblock.units import format_size
 
 #: Parts of the budget, in 64ths, that a merged chunk may take; rechunker itself knows no other use of memory.
@@ -54,16 +55,14 @@ def _plan(problem: Problem, elements: int) -> Plan:
     write = merge(target, elements, problem.shape)
     limits = [max(a, b) for a, b in zip(write.largest, source.largest, strict=True)]
     read = merge(source, elements, limits)
-    device, name = problem.device, "consolidate"
     if read == write:
-        made = sweep(problem.source, problem.target, device, read=write, write=target, tasks=write)
-        return Plan(name, problem.shape, (made,))
+        made = make_pass(problem.source, problem.target, read=write, write=target, tasks=write)
+        return Plan("consolidate", problem.shape, (made,))
     shorter = Grid(tuple(a if a.largest <= b.largest else b for a, b in zip(read.axes, write.axes, strict=True)))
     layout = Layout.raw(problem.source.dtype, shorter)
-    scratch = problem.scratch_device or problem.target_device or device
-    push = sweep(problem.source, layout, device, read=read, write=shorter.refine(read), tasks=read)
-    pull = sweep(layout, problem.target, scratch, read=write, write=target, tasks=write)
-    return Plan(name, problem.shape, (push, pull), (layout,))
+    push = make_pass(problem.source, layout, read=read, write=shorter.refine(read), tasks=read)
+    pull = make_pass(layout, problem.target, read=write, write=target, tasks=write)
+    return Plan("consolidate", problem.shape, (push, pull), (layout,))
 
 
 def merge(chunks: Grid, elements: int, limits: Sequence[int]) -> Grid:

@@ -29,7 +29,7 @@ from reblock.strategies.family import fit
 from reblock.strategies.templates import Shape, pieces, price, single_pass
 
 #: Raw blocks are taken whole, or in contiguous pieces of the budget divided by these; in single elements at the worst.
-PARTS = (1, 2, 8, 32)
+PARTS = (1, 2, 8, 32, 128, 2048)
 
 
 def propose(problem: Problem) -> Plan:

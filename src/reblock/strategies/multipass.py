@@ -39,6 +39,7 @@ from reblock.strategies.templates import (
     fits,
     geometric_mean,
     geometric_thirds,
+    make_pass,
     meeting,
     most_blocks,
     pieces,
@@ -48,14 +49,14 @@ from reblock.strategies.templates import (
 from reblock.units import format_size
 
 #: Orders in which the axes of a box are tried for growth.
-MANY_ORDERS = 4
+MANY_ORDERS = 6
 
 #: Parts of the budget that boxes may take, largest first: codecs and units in flight need the rest.
 SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
 
 
 #: Templates to look at for each leg.
-LOOKS = 20
+LOOKS = 16
 
 
 def propose(problem: Problem) -> Plan:
@@ -65,11 +66,11 @@ def propose(problem: Problem) -> Plan:
     source, target = pieces(problem.source, limit, writing=False), pieces(problem.target, limit, writing=True)
     for plan in _merged_plans(problem, source, target):
         found.add(plan)
-    for blocks in _betweens(source.largest, target.largest):
+    for place, blocks in enumerate(_betweens(source.largest, target.largest)):
         chain = [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
         if found.best is None or found.seconds > _least_seconds(problem, chain):
             with suppress(Refused):
-                found.add(_plan(problem, *_route(problem, chain, again=True)))
+                found.add(_plan(problem, *_route(problem, chain, again=place == 0)))
     if found.best is None:
         found.add(_smallest(problem))
     if found.best is None:
@@ -224,29 +225,25 @@ def _through(problem: Problem, grids: tuple[Grid, Grid, Grid], layout: Layout, t
     """Two passes: R boxes into pieces of the intermediate array, M boxes out of it and into the target."""
     read, merged, target = grids
     interleaved = tasks.count > 1
-    order = tuple(range(len(problem.shape)))
-    access = Access.RUNS if problem.source.partial_reads else Access.UNITS
     if interleaved:
         layout = replace(layout, objects=layout.objects.refine(tasks), units=layout.units.refine(tasks))
-    first = Pass(read, read.refine(merged), tasks if interleaved else read, order, access, Access.RUNS)
-    last = Pass(merged, target, tasks if interleaved else merged, order, Access.RUNS, Access.RUNS)
-    return _plan(problem, (_whole(first, layout), _whole(last, problem.target)), (layout,), interleaved=interleaved)
-
-
-def _whole(made: Pass, target: Layout) -> Pass:
-    """The pass with its objects written whole, if it does."""
-    return replace(made, write_access=Access.UNITS) if made.writes.counts == target.objects.counts else made
+    push, pull = (tasks, tasks) if interleaved else (read, merged)
+    first = make_pass(problem.source, layout, read=read, write=read.refine(layout.objects), tasks=push)
+    last = make_pass(layout, problem.target, read=merged, write=target, tasks=pull)
+    return _plan(problem, (first, last), (layout,), interleaved=interleaved)
 
 
 def _layouts(problem: Problem, read: Grid, merged: Grid) -> Iterator[Layout]:
-    """Objects of the intermediate array: pieces, or M or R boxes with the axes along which they are cut outermost."""
+    """Objects of the intermediate array: pieces, the shorter of both per axis (rechunker's), or whole M or R boxes.
+
+    A larger object has the axes along which it is cut outermost on disk, so that a piece is one run if possible.
+    """
     between = read.refine(merged)
-    yield Layout.raw(problem.source.dtype, between)
-    for grid in dict.fromkeys((merged, read)):
-        if grid.count < between.count:
-            cut = [n > m for n, m in zip(between.counts, grid.counts, strict=True)]
-            outer, inner = ([axis for axis in range(grid.ndim) if cut[axis] is is_cut] for is_cut in (True, False))
-            yield Layout.raw(problem.source.dtype, grid, (*outer, *inner))
+    shorter = Grid(tuple(a if a.largest <= b.largest else b for a, b in zip(read.axes, merged.axes, strict=True)))
+    for grid in dict.fromkeys((between, shorter, merged, read)):
+        cut = [n > m for n, m in zip(between.counts, grid.counts, strict=True)]
+        outer, inner = ([axis for axis in range(grid.ndim) if cut[axis] is is_cut] for is_cut in (True, False))
+        yield Layout.raw(problem.source.dtype, grid, (*outer, *inner))
 
 
 def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[tuple[Grid, Grid]]:
@@ -254,7 +251,8 @@ def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[tuple[Grid,
     raw = Layout.raw(problem.source.dtype, Grid.whole(problem.shape))
     last, first = _leg(problem, raw, problem.target), _leg(problem, problem.source, raw)
     seen: set[tuple[Grid, Grid]] = set()
-    for merged in _grown(last, target, source.largest, writing=True):
+    merges = [*_grown(last, target, source.largest, writing=True), *_grown(last, target, problem.shape, writing=True)]
+    for merged in dict.fromkeys(merges):
         for read in _grown(first, source, merged.largest, writing=False):
             if (read, merged) not in seen:
                 seen.add((read, merged))
@@ -264,13 +262,11 @@ def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[tuple[Grid,
 def _grown(leg: Problem, blocks: Grid, limits: Shape, *, writing: bool) -> Iterator[Grid]:
     """Boxes of whole blocks up to the limits, for several orders of growth; each fits the budget."""
     axes = [axis for axis in reversed(range(blocks.ndim)) if limits[axis] > blocks.axes[axis].largest]
-    orders = list(islice(permutations(axes), MANY_ORDERS))
-    for order in dict.fromkeys([*orders, *(o[::-1] for o in orders)]):
+    for order in islice(permutations(axes), MANY_ORDERS):
         for share in SHARES:
             box = _joined(blocks, limits, leg.memory_bytes * share // SHARES[0] // leg.target.itemsize, order)
-            access = Access.RUNS if leg.source.partial_reads else Access.UNITS
-            made = Pass(box, blocks if writing else box, box, tuple(range(box.ndim)), access, Access.RUNS)
-            if fits(leg, _whole(made, leg.target)):
+            made = make_pass(leg.source, leg.target, read=box, write=blocks if writing else box, tasks=box)
+            if fits(leg, made):
                 yield box
                 break
 

@@ -65,6 +65,9 @@ MANY_ROUNDS = 3
 #: Cuts that a buffer stretched to the last block may have in common with the target in one period.
 FEW_CUTS = 8192
 
+#: How near, as a fraction, such a buffer comes to the longest that fits.
+NEARLY = 64
+
 Choices = tuple[Choice, ...]
 
 #: Rank, bytes needed, pass, and the choices that it was made of.
@@ -91,7 +94,7 @@ def propose(problem: Problem) -> Plan:
 
 
 def _first(problem: Problem, passes: Iterable[Pass]) -> Plan | None:
-    """The first that the layouts allow; with whole units in flight it may need more than was thought."""
+    """The plan of the first that the layouts allow."""
     for made in passes:
         try:
             return plan_of(NAME, problem, made)
@@ -162,7 +165,7 @@ def _farthest(problem: Problem, best: Priced, axis: int, blocks: Axis) -> Priced
         return best
     room = problem.memory_bytes * choices[axis].read.largest // max(box_bytes(problem, choices), 1)
     low, high = 1, min(blocks.count, room // (blocks.period or blocks.largest)) + 1
-    while low < high:
+    while high - low > low // NEARLY:
         middle = (low + high) // 2
         read = joined(blocks, middle)
         priced = None

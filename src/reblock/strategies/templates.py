@@ -193,12 +193,10 @@ def shrink(choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool]) 
 
 
 def grow(
-    counts: Shape, choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool], fixed: int | None = None
+    counts: Shape, choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool], order: Sequence[int]
 ) -> Shape:
-    """Phase two: one axis after the other as long as possible, innermost first, until none can grow."""
-    for axis in reversed(range(len(choices))):
-        if axis == fixed:
-            continue
+    """Phase two: one axis after the other as long as possible, so that none can grow any more."""
+    for axis in order:
         options = [k for k in choices[axis] if k >= counts[axis]]
         low, high = 0, len(options) - 1
         while low < high:
@@ -214,15 +212,20 @@ def search(
 ) -> Shape | None:
     """Fig. 3: shrink the LCM block until it fits, grow it to the border, then go down along the border.
 
-    `choices` are the numbers of target blocks allowed per axis, ascending. A step down makes one axis longer,
-    takes the others back as far as memory demands, and lets them grow again.
+    `choices` are the numbers of target blocks allowed per axis, ascending. Beside the paper's start, templates that
+    are as long as possible along one axis are tried. A step down makes one axis longer, takes the others back as
+    far as memory demands, and lets them grow again.
     """
     counts = shrink(choices, feasible)
-    if counts is None:
-        return None
-    counts = grow(counts, choices, feasible)
-    for _ in range(4 * len(choices)):
-        steps = [found for axis in range(len(choices)) if (found := _step(counts, axis, choices, feasible))]
+    if counts is None or counts == tuple(options[-1] for options in choices):
+        return counts
+    axes = tuple(reversed(range(len(choices))))
+    smallest = tuple(options[0] for options in choices)
+    starts = [grow(counts, choices, feasible, axes)]
+    starts += [grow(smallest, choices, feasible, (axis, *(d for d in axes if d != axis))) for axis in axes]
+    counts = min(starts, key=cost)
+    for _ in choices:
+        steps = [found for axis in axes if (found := _step(counts, axis, choices, feasible))]
         best = min(steps, key=cost, default=counts)
         if cost(best) >= cost(counts):
             break
@@ -239,7 +242,7 @@ def _step(
     counts = _with(counts, axis, longer[0])
     limits = [[counts[d]] if d == axis else [k for k in options if k <= counts[d]] for d, options in enumerate(choices)]
     less = shrink(limits, feasible)
-    return grow(less, choices, feasible, fixed=axis) if less else None
+    return grow(less, choices, feasible, [d for d in reversed(range(len(choices))) if d != axis]) if less else None
 
 
 def _at_most(options: Sequence[int], limit: int) -> int:
@@ -279,10 +282,13 @@ def lazy(source: Axis, target: Axis) -> Axis:
 
 
 def most_blocks(blocks: Axis, outer: Axis) -> int:
-    """Most blocks of one axis that start in one block of a coarser one."""
+    """Most blocks of one axis that meet one block of another."""
     if outer.count <= 1:
         return blocks.count
-    cuts = np.union1d(outer.cuts(0, outer.middle[0] + outer.period), outer.cuts(outer.middle[1]))
+    first, last = max(blocks.middle[0], outer.middle[0]), min(blocks.middle[1], outer.middle[1]) - outer.largest
+    period = lcm(blocks.period or 1, outer.period or 1)
+    repeats = last - first > 2 * period
+    cuts = np.concatenate([outer.cuts(0, first + period), outer.cuts(last)]) if repeats else outer.cuts()
     ends = outer.starts(outer.indices(cuts) + 1)
     return int((blocks.indices(ends - 1) - blocks.indices(cuts)).max()) + 1
 
@@ -352,6 +358,7 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     template needs where none fits.
     """
     looked = 0
+    accesses = (Access.RUNS, Access.UNITS) if problem.source.partial_reads else (Access.UNITS,)
     meetings = tuple(map(meeting, reads.axes, writes.axes))
     most = [most_blocks(blocks, meet) for blocks, meet in zip(writes.axes, meetings, strict=True)]
     lazies = tuple(map(lazy, reads.axes, writes.axes))
@@ -367,21 +374,24 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
         looked += 1 + _kinds(made(counts)) // 16
         return looked <= looks and fits(problem, made(counts))
 
+    def reading(found: Pass) -> tuple[float, int]:
+        side = traffic(found.reads, problem.source, found.read_access)
+        return float(moving_seconds(side, problem.device, problem.device.read_bytes_per_second)), side.bytes
+
+    @cache
     def cost(counts: Shape) -> float:
-        found = made(counts)
-        moved = traffic(found.reads, problem.source, found.read_access)
-        return float(moving_seconds(moved, problem.device, problem.device.read_bytes_per_second))
+        return min(reading(replace(made(counts), read_access=access))[0] for access in accesses)
 
     counts = search([_choices(n) for n in most], feasible, cost)
     if counts is None:
         raise _too_small(problem, made((1,) * writes.ndim))
     found = made(counts)
-    groups = map(int.__floordiv__, max_block(reads.largest, writes.largest), reads.largest)
+    groups = (-(-max(s, t) // max(s, 1)) for s, t in zip(reads.largest, writes.largest, strict=True))
     wide = Grid(tuple(map(grouped, reads.axes, meetings, groups)))
-    others = [_template_pass(problem, reads=wide, blocks=reads, writes=writes, tasks=found.tasks)]
-    if problem.source.partial_reads:
-        others += [replace(other, read_access=Access.UNITS) for other in (found, *others)]
-    return min([found, *(other for other in others if fits(problem, other))], key=lambda one: price(problem, (one,)))
+    others = [found, _template_pass(problem, reads=wide, blocks=reads, writes=writes, tasks=found.tasks)]
+    # All write the same, so what they read decides; the first, lazy one holds least.
+    found, *others = [replace(other, read_access=access) for access in accesses for other in others]
+    return min([found, *(other for other in others if fits(problem, other))], key=reading)
 
 
 def _choices(most: int) -> list[int]:
@@ -402,10 +412,16 @@ def _template_pass(problem: Problem, *, reads: Grid, blocks: Grid, writes: Grid,
         unused = tuple(t if u else 0 for u, t in zip(unused, writes.largest, strict=True))
     unused = tuple(0 if one else u for u, one in zip(unused, alone, strict=True))
     order = traversal_order(unused, read.largest, tasks.largest)[::-1]
-    read_access = Access.RUNS if problem.source.partial_reads else Access.UNITS
-    made = Pass(read, writes, tasks, order, read_access, Access.RUNS)
-    whole = made.writes.counts == problem.target.objects.counts
-    return replace(made, write_access=Access.UNITS) if whole else made
+    return make_pass(problem.source, problem.target, read=read, write=writes, tasks=tasks, order=order)
+
+
+def make_pass(
+    source: Layout, target: Layout, *, read: Grid, write: Grid, tasks: Grid, order: Sequence[int] | None = None
+) -> Pass:
+    """A pass whose write boxes lie inside target objects: whole ones where they fill them, byte runs else."""
+    order = tuple(order) if order is not None else tuple(range(target.ndim))
+    made = Pass(read, write, tasks, order, Access.RUNS if source.partial_reads else Access.UNITS, Access.RUNS)
+    return replace(made, write_access=Access.UNITS) if made.writes.counts == target.objects.counts else made
 
 
 def _kinds(made: Pass) -> int:

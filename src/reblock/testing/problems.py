@@ -27,6 +27,7 @@ from reblock.errors import Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Access, Layout, Pass, Problem
 from reblock.strategies.family import sweep
+from reblock.testing.arrays import orders
 
 #: Kinds of layouts.
 KINDS = ("raw", "encoded", "sharded")
@@ -36,11 +37,6 @@ def shapes(*, max_ndim: int = 4, max_side: int = 9, max_size: int = 600) -> st.S
     """Shapes with at least one axis and one element."""
     sides = st.lists(st.integers(1, max_side), min_size=1, max_size=max_ndim).map(tuple)
     return sides.filter(lambda shape: prod(shape) <= max_size)
-
-
-def orders(ndim: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Orders of axes."""
-    return st.permutations(range(ndim)).map(tuple)
 
 
 @st.composite

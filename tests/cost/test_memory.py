@@ -1,0 +1,197 @@
+"""Held and allocated memory against sweeps that are really stepped through."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reblock.cost import buffer_bytes, held_elements
+from reblock.cost import memory as memory_module
+from reblock.cost.memory import buffer_elements
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Access, Layout, Pass, Problem
+from reblock.testing.problems import grids, passes, problems, shapes, split, sweeps
+
+
+def check(made: Pass, target: Layout | None = None) -> None:
+    """Compare both counts; `target` with UNITS access makes buffers whole stored objects."""
+    whole = target is not None and made.write_access is Access.UNITS
+    target = target or Layout.raw("<u2", made.write)
+    seen = oracle.sweep(made, target if whole else None)
+    assert held_elements(made) == seen.held
+    assert buffer_elements(made, target) == seen.buffers
+    assert buffer_bytes(made, target) == seen.buffers * target.itemsize
+    assert (made.reads.count, made.writes.count) == (seen.steps, seen.written)
+
+
+@given(shapes(max_ndim=4, max_side=9, max_size=500).flatmap(sweeps))
+def test_any_sweep(made: Pass) -> None:
+    check(made)
+
+
+@given(problems(), st.data())
+def test_passes_of_problems(problem: Problem, data: st.DataObject) -> None:
+    check(data.draw(passes(problem)), problem.target)
+
+
+@given(shapes(max_ndim=3, max_side=9), st.data())
+def test_padded_objects_are_whole_buffers(shape: tuple[int, ...], data: st.DataObject) -> None:
+    chunks = [data.draw(st.integers(1, n + 3)) for n in shape]
+    target = Layout.raw("u1", Grid.of(shape, chunks, padded=True))
+    blocks = target.objects.clipped()
+    tasks = Grid(tuple(axis.multiple(data.draw(st.integers(1, axis.count))) for axis in blocks.axes))
+    order = tuple(data.draw(st.permutations(range(len(shape)))))
+    made = Pass(data.draw(grids(shape)), blocks, tasks, order, Access.RUNS, Access.UNITS)
+    check(made, target)
+
+
+def _axis(rng: random.Random, length: int, block: int) -> Axis:
+    kind = rng.randrange(6)
+    if kind == 0:
+        return Axis.regular(length, rng.randint(1, min(length, 2 * block)))
+    if kind == 1:
+        return Axis.of(split([rng.randint(1, 2 * block) for _ in range(length)], length))
+    head = split([rng.randint(1, block) for _ in range(rng.randrange(4))], length)[:-1]
+    pattern = tuple(rng.randint(1, block) for _ in range(rng.randint(1, 3)))
+    repeats = (length - sum(head)) // sum(pattern)
+    if rng.random() < 0.2:
+        repeats = rng.randint(0, repeats)
+    rest = length - sum(head) - repeats * sum(pattern)
+    return Axis(head, pattern if repeats else (), repeats, split([rng.randint(1, 2 * block) for _ in range(4)], rest))
+
+
+def _sweep(rng: random.Random, shape: list[int], block: int) -> Pass:
+    read, write, tasks = (Grid(tuple(_axis(rng, n, block) for n in shape)) for _ in range(3))
+    if rng.random() < 0.5:
+        tasks = Grid.whole(shape)
+    order = tuple(rng.sample(range(len(shape)), len(shape)))
+    return Pass(read, write, tasks, order, Access.RUNS, Access.RUNS)
+
+
+def test_thousand_random_sweeps() -> None:
+    rng = random.Random(3)
+    for number in range(1000):
+        ndim = 1 + number % 4
+        check(_sweep(rng, [rng.randint(1, {1: 90, 2: 18, 3: 8, 4: 5}[ndim]) for _ in range(ndim)], 3))
+
+
+def everything(reads: Axis, _writes: Axis, start: int, stop: int) -> np.ndarray:
+    return reads.cuts(start, stop)
+
+
+def every_task(_reads: Axis, _writes: Axis, tasks: Axis) -> list[tuple[int, int]]:
+    return oracle.blocks(tasks)
+
+
+@pytest.mark.parametrize("quick", [None, 0, 4])
+def test_samples_of_long_axes_say_what_all_blocks_say(quick: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many periods, with heads and tails, in two and three axes: sampling against looking at every block.
+
+    What every block says is itself checked against stepping, above and in the next test.
+    """
+    rng = random.Random(4 if quick is None else quick)
+    sampled, distinct = memory_module._sampled, memory_module._distinct_tasks
+    fewer_blocks = fewer_tasks = 0
+
+    def counted_samples(reads: Axis, writes: Axis, start: int, stop: int) -> np.ndarray:
+        nonlocal fewer_blocks
+        out = sampled(reads, writes, start, stop)
+        fewer_blocks += out.size < reads.cuts(start, stop).size
+        return out
+
+    def counted_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, int]]:
+        nonlocal fewer_tasks
+        out = distinct(reads, writes, tasks)
+        fewer_tasks += len(out) < tasks.count
+        return out
+
+    for _ in range(250):
+        made = _sweep(rng, [rng.randint(20, 150) for _ in range(rng.choice([2, 3]))], rng.choice([2, 4, 9]))
+        target = Layout.raw("u1", made.write)
+        with monkeypatch.context() as patch:
+            if quick is not None:
+                patch.setattr(memory_module, "QUICK_CUTS", quick)
+            patch.setattr(memory_module, "_sampled", counted_samples)
+            patch.setattr(memory_module, "_distinct_tasks", counted_tasks)
+            patch.setattr(memory_module, "_classes", memory_module._classes.__wrapped__)
+            got = held_elements(made), buffer_elements(made, target)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory_module, "_sampled", everything)
+            patch.setattr(memory_module, "_distinct_tasks", every_task)
+            patch.setattr(memory_module, "_classes", memory_module._classes.__wrapped__)
+            patch.setattr(memory_module, "MANY_CLASSES", 10**9)
+            assert got == (held_elements(made), buffer_elements(made, target))
+    assert fewer_blocks > 100
+    assert fewer_tasks > 50
+
+
+def test_long_axes_stepped_through() -> None:
+    rng = random.Random(5)
+    for _ in range(40):
+        check(_sweep(rng, [rng.randint(200, 400)], 4))
+    for _ in range(40):
+        made = _sweep(rng, [rng.randint(2, 5), rng.randint(60, 110), rng.randint(1, 3)], 3)
+        check(replace(made, order=(0, 1, 2)))
+
+
+def test_last_period_that_reaches_into_the_tail() -> None:
+    """The last read block of the repeated part completes other lengths than its likes before it."""
+    shape = (22, 31, 48)
+    read = Grid((Axis.of([7, 11, 4]), Axis((1,), (2, 2, 1), 6), Axis.regular(48, 1)))
+    write = Grid((Axis.of([4, 4, 1, 3, 10]), Axis((4, 3), (5,), 4, (2, 2)), Axis.of([7, 3, 18, 9, 11])))
+    made = Pass(read, write, Grid.whole(shape), (0, 1, 2), Access.RUNS, Access.RUNS)
+    seen = oracle.sweep(made)
+    assert (held_elements(made), buffer_elements(made, Layout.raw("u1", write))) == (seen.held, seen.buffers)
+    assert (seen.held, seen.buffers) == (9960, 16088)
+
+
+def test_hull_keeps_every_maximum() -> None:
+    rng = random.Random(6)
+    for _ in range(300):
+        points = [(rng.randint(0, 12), rng.randint(0, 12)) for _ in range(rng.randint(1, 15))]
+        kept = memory_module._hull(points)
+        assert set(kept) <= set(points)
+        for alpha in range(6):
+            for beta in range(6):
+                assert max(alpha * x - beta * y for x, y in kept) == max(alpha * x - beta * y for x, y in points)
+
+
+def test_many_irregular_tasks_of_one_block_each() -> None:
+    """R = W = T = O needs the memory of the largest block, however irregular O is."""
+    rng = random.Random(7)
+    grid = Grid(tuple(Axis.of([rng.randint(1, 10**6) for _ in range(6000)]) for _ in range(3)))
+    made = Pass(grid, grid, grid, (0, 1, 2), Access.RUNS, Access.RUNS)
+    assert held_elements(made) == buffer_elements(made, Layout.raw("u1", grid)) == prod(grid.largest)
+
+
+def test_too_many_kinds_of_tasks_are_refused() -> None:
+    length = 3 * 10**5
+    read, write = Axis.of(split([7, 8] * length, length)), Axis.of(split([5, 4, 6] * length, length))
+    tasks = Axis.of([30, 29] * (length // 59) + [length - length // 59 * 59])
+    made = Pass(*(Grid((axis,)) for axis in (read, write, tasks)), (0,), Access.RUNS, Access.RUNS)
+    with pytest.raises(Refused, match="different tasks"):
+        held_elements(made)
+
+
+def test_too_many_steps_are_refused() -> None:
+    length = 10**12
+    read, write = Grid.of((length,), (1000,)), Grid.of((length,), (999_983,))
+    made = Pass(read, write, Grid.whole((length,)), (0,), Access.RUNS, Access.RUNS)
+    with pytest.raises(Refused, match="different steps"):
+        held_elements(made)
+
+
+def test_no_axes_and_no_elements() -> None:
+    point = Pass(Grid(()), Grid(()), Grid(()), (), Access.RUNS, Access.RUNS)
+    assert held_elements(point) == buffer_elements(point, Layout.raw("u1", Grid(()))) == 1
+    empty = Grid.of((3, 0), (2, 2))
+    made = Pass(empty, empty, empty, (1, 0), Access.RUNS, Access.RUNS)
+    assert held_elements(made) == buffer_elements(made, Layout.raw("u1", empty)) == 0
