@@ -40,7 +40,7 @@ def owners(axis: Any) -> list[int]:
 def blocks(axis: Any) -> list[tuple[int, int]]:
     """Start and end of every block, clipped to the axis."""
     marks = edges(axis)
-    return list(zip(marks, marks[1:], strict=False))
+    return list(itertools.pairwise(marks))
 
 
 def stored(axis: Any) -> list[tuple[int, int]]:
@@ -162,9 +162,7 @@ def traffic(boxes_axes: Any, layout: Any, access: str, *, writing: bool = False)
         visited = set(objects.tolist())
         units_hit = {}
         if access == "units":
-            units_hit = {
-                number: len(set(units[objects == number].tolist())) for number in visited
-            }
+            units_hit = {number: len(set(units[objects == number].tolist())) for number in visited}
             wanted = np.isin(cells.units, np.unique(units))
             objects, offsets = cells.objects[wanted], cells.offsets[wanted]
         for number in visited:
@@ -201,7 +199,7 @@ class _Marked:
 
     def __init__(self, marks: list[int]) -> None:
         self.head, self.pattern, self.repeats = (), (), 0
-        self.tail = tuple(b - a for a, b in zip(marks, marks[1:], strict=False))
+        self.tail = tuple(b - a for a, b in itertools.pairwise(marks))
         self.lead = self.trail = 0
 
 
@@ -227,7 +225,9 @@ def sweep(made: Any, target: Any = None) -> Sweep:
     open_boxes: set[int] = set()
     held = peak = buffers = most = steps = written = 0
     for task in boxes(*tasks):
-        inside = [[pair for pair in blocks(axis) if task[d].start <= pair[0] < task[d].stop] for d, axis in enumerate(reads)]
+        inside = [
+            [pair for pair in blocks(axis) if task[d].start <= pair[0] < task[d].stop] for d, axis in enumerate(reads)
+        ]
         for pairs in itertools.product(*(inside[d] for d in made.order)):
             box = [slice(0)] * ndim
             for d, pair in zip(made.order, pairs, strict=True):

@@ -38,7 +38,8 @@ def test_parse(text: str | int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "GB", "1XB", "-1", "1e9", "1 2", "0x10", "1,5GB", "1GBB", "٣", "nan", "inf", "1.GB", "9" * 400, -7, True]
+    "text",
+    ["", "GB", "1XB", "-1", "1e9", "1 2", "0x10", "1,5GB", "1GBB", "٣", "nan", "inf", "1.GB", "9" * 400, -7, True],
 )
 def test_nonsense(text: str | int) -> None:
     with pytest.raises(UsageError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from reblock.cli import application
+from reblock.cli.application import application
 
 #: The command in a process of its own; SIGINT may be ignored where tests run in the background.
 COMMAND = [
@@ -29,11 +29,11 @@ def command() -> list[str]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REBLOCK_DEBUG", raising=False)
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.fixture

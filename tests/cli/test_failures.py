@@ -34,7 +34,12 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
 @pytest.mark.parametrize(
     ("error", "code", "kind", "says"),
     [
-        (RuntimeError("boom\nand more"), 1, "InternalError", "internal error: RuntimeError: boom and more; please report"),
+        (
+            RuntimeError("boom\nand more"),
+            1,
+            "InternalError",
+            "internal error: RuntimeError: boom and more; please report",
+        ),
         (AssertionError(), 1, "InternalError", "internal error: AssertionError; please report"),
         (RecursionError("deep"), 1, "InternalError", "internal error"),
         (MemoryError(), 1, "MemoryError", "--memory"),
@@ -72,24 +77,6 @@ def test_tracebacks_are_for_those_who_ask(call: Call, raising: Any, monkeypatch:
     result = call("info", "x", "--json")
     assert json.loads(result.stdout)["error"]["type"] == "InternalError"
     assert "Traceback" in result.stderr
-
-
-def test_a_run_that_breaks_leaves_nothing(
-    call: Call, sample: Any, here: Path, look: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = look(here)
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    for error, target in (("reblock.api.job.execute", "y.zarr"), ("reblock.api.job.execute", "y/")):
-        with monkeypatch.context() as patch:
-            patch.setattr(error, fail)
-            result = call("run", "x.npy", target, "--chunks", "5,5")
-        assert result.exit_code == 1
-        assert "ENOSPC" in result.stderr
-        assert target.rstrip("/") in result.stderr
-        assert look(here) == before
 
 
 def test_numbers_that_json_does_not_have() -> None:

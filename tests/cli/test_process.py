@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -20,7 +21,19 @@ import numpy as np
 import pytest
 
 Look = Callable[[Path], dict[str, Any]]
-SHAPES = "plan --shape 140,140,140 --dtype u2 --source-chunks 35,35,35 --chunks 35,70,35 --memory 1GiB".split()
+SHAPES = [
+    "plan",
+    "--shape",
+    "140,140,140",
+    "--dtype",
+    "u2",
+    "--source-chunks",
+    "35,35,35",
+    "--chunks",
+    "35,70,35",
+    "--memory",
+    "1GiB",
+]
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -28,7 +41,7 @@ def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
-    code = "import sys, reblock.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys, reblock.cli.application; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     modules = set(run([sys.executable, "-c", code]).stdout.split())
     assert "click" in modules
     assert not modules & {"numpy", "zarr", "h5py", "numcodecs", "rich", "fsspec"}
@@ -108,6 +121,24 @@ def test_a_plan_from_shapes_touches_no_disk(here: Path, command: list[str]) -> N
     ]
     assert writing == []
     assert [path.name for path in here.iterdir()] == ["trace"]
+
+
+@pytest.mark.parametrize(
+    ("target", "most"), [("y.zarr", 1000), ("y.h5", 1000), ("y/", 1000), ("y.npy", 1000), ("y.zarr", 9)]
+)
+def test_a_disk_that_takes_no_more(here: Path, command: list[str], look: Look, target: str, most: int) -> None:
+    np.save(here / "x.npy", np.arange(600.0).reshape(20, 30))
+    before = look(here)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    done = run([*command, "run", "x.npy", target, "--chunks", "10,30"], cwd=here, preexec_fn=limit)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert "internal error" not in line
+    assert "y" in line
+    assert look(here) == before
 
 
 # ---------------------------------------------------------------- Ctrl-C

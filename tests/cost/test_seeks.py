@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from math import prod
 
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.cost import traffic
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Access, Layout, Traffic
@@ -107,10 +107,7 @@ def test_views_cost_what_they_touch() -> None:
 def test_a_shard_costs_its_units_and_its_index() -> None:
     shape = (8, 8)
     shards, units = Grid.of(shape, (4, 8)), Grid.of(shape, (2, 2))
-    layout = Layout("u1", shards, units, (0, 1), "zstd:3", False, False, True)  # type: ignore[arg-type]
-    layout = Layout.raw("u1", shards).__class__(
-        **{**layout.__dict__, "dtype": Layout.raw("u1", shards).dtype},
-    )
+    layout = replace(Layout.raw("u1", shards), units=units, codec="zstd:3", partial_reads=False, indexed=True)
     # 2 shards of 8 units, each shard opened once, its index read, then its units.
     assert traffic(Grid.whole(shape), layout, Access.UNITS) == Traffic(2, 18, 20, 64)
     # One row of elements touches 4 units of one shard, 8 times over.

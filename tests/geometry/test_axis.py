@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.errors import Refused, UsageError
 from reblock.geometry import Axis
 from reblock.geometry.axis import FEW_BLOCKS, common_step

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.errors import UsageError
 from reblock.geometry import Axis, Box, Grid
 from reblock.geometry.grid import chunk_text, inverse

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import astuple
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.geometry import Axis, Overlap, overlap
-from reblock.geometry import overlap as overlap_function
 from reblock.testing.problems import axes, shifted, split
 
-overlap_module = __import__("sys").modules[overlap_function.__module__]
+overlap_module = sys.modules[overlap.__module__]
 
 
 @st.composite
@@ -50,6 +50,7 @@ def test_many_periods(quick: int | None, monkeypatch: pytest.MonkeyPatch) -> Non
     """Long axes with heads, tails and ends that stick out, where periods (or stretches) are multiplied."""
     if quick is not None:
         monkeypatch.setattr(overlap_module, "QUICK_CUTS", quick)
+        monkeypatch.setattr(overlap_module, "LISTED_CUTS", quick)
     looked: list[int] = []
     count = overlap_module._count
 
@@ -78,6 +79,15 @@ def test_many_periods(quick: int | None, monkeypatch: pytest.MonkeyPatch) -> Non
         assert astuple(made) == oracle.overlap(memory, objects, units)
         sampled += sum(looked) < memory.count
     assert sampled > 20, "the test must reach the code that multiplies periods"
+
+
+@pytest.mark.parametrize("memory", [1, 2, 5])
+@pytest.mark.parametrize("inner", [1, 3])
+def test_only_the_last_object_sticks_out(memory: int, inner: int) -> None:
+    """The repeated part ends with an object that is longer than its likes."""
+    objects, units = Axis((), (3 * inner,), 60, (), 0, 4), Axis((), (3,), 60 * inner, (), 0, 4)
+    case = Axis((1,), (memory,), (180 * inner - 1) // memory, split([], (180 * inner - 1) % memory)), objects, units
+    assert astuple(overlap(*case)) == oracle.overlap(*case)
 
 
 def test_few_objects_and_very_many_blocks() -> None:

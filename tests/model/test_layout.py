@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.errors import UsageError
 from reblock.geometry import Box, Grid
 from reblock.model import Layout

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from reblock.cost import PRESETS
 from reblock.errors import UsageError
 from reblock.geometry import Axis, Grid

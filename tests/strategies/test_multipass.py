@@ -128,7 +128,8 @@ def test_slower_seeks_and_less_memory_make_more_passes(device: str, memory: int,
     check(plan, problem)
     cost = estimate(plan, problem)
     assert len(plan.passes) >= passes
-    assert cost.bytes_read == cost.bytes_written == len(plan.passes) * problem.target.nbytes
+    assert cost.bytes_written == len(plan.passes) * problem.target.nbytes
+    assert cost.read_amplification == 1
     assert cost.seconds < estimate(strategies()["dra"](problem), problem).seconds
     # Two intermediate arrays exist at the same time, never more.
     assert cost.scratch_bytes == min(len(plan.scratch), 2) * problem.target.nbytes

@@ -84,6 +84,10 @@ def plan(
     strategy: str = AUTO,
     objective: str = "time",
     device: str | Device = "nvme",
+    target_device: str | Device | None = None,
+    scratch_device: str | Device | None = None,
+    scratch_limit: str | int | None = None,
+    scratch_objects: int | None = None,
     memory_model: str = "allocated",
     from_format: str | None = None,
     to_format: str | None = None,
@@ -138,6 +142,10 @@ def plan(
         layout,
         parse_size(memory),
         find_device(device),
+        None if target_device is None else find_device(target_device),
+        None if scratch_device is None else find_device(scratch_device),
+        None if scratch_limit is None else parse_size(scratch_limit),
+        scratch_objects,
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
     )
     return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)

@@ -84,6 +84,9 @@ class Application(click.Group):
         except KeyboardInterrupt as error:
             # Click would print an empty line of its own.
             raise click.Abort from error
+        except EOFError as error:
+            # Click would take it for Ctrl-D.
+            raise RuntimeError(repr(error)) from error
         except OSError as error:
             raise DiskError.wrap(error, doing="the system failed on") from error
 
@@ -116,7 +119,7 @@ def _describe(error: Exception) -> _Failure:
     if isinstance(error, click.Abort):
         return _Failure("Interrupted", "interrupted", _INTERRUPTED)
     if isinstance(error, click.UsageError):
-        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
         return _Failure("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
     if isinstance(error, click.ClickException):
         return _Failure("CommandLineError", plain(error.format_message()), error.exit_code)
@@ -127,6 +130,7 @@ def _describe(error: Exception) -> _Failure:
 
 
 @click.group(
+    "reblock",
     cls=Application,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -150,14 +154,18 @@ def application(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def main() -> NoReturn:
-    """The command `reblock`."""
+def start() -> NoReturn:
+    """Run the command line of this process."""
     if not sys.warnoptions:
         # What libraries have to say to programmers is no message to the people who run us.
         warnings.simplefilter("ignore")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    application.main()
+    try:
+        application.main()
+    finally:
+        # All is said and done; a late Ctrl-C must not change the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(0)
 
 

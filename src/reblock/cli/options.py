@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from reblock.errors import UsageError
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -66,8 +68,25 @@ planning = _together(
         click.option(
             "--device", metavar="NAME|FILE", help="Storage to plan for: nvme, ssd, hdd, s3 or a file.  [default: nvme]"
         ),
+        click.option("--target-device", metavar="NAME|FILE", help="Storage of DST.  [default: as --device]"),
+        click.option("--scratch-device", metavar="NAME|FILE", help="Storage of scratch.  [default: as DST's]"),
+        click.option("--scratch-limit", metavar="SIZE", help="Most bytes of scratch.  [default: no limit]"),
+        click.option(
+            "--scratch-objects",
+            metavar="COUNT",
+            callback=lambda _context, _option, value: (
+                None if value is None else _whole_number("--scratch-objects", value)
+            ),
+            help="Most chunks of scratch.  [default: no limit]",
+        ),
     ]
 )
+
+
+def _whole_number(option: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal()):
+        raise UsageError(f"{option} is a whole number of at least 0, not {value!r}")
+    return int(value)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

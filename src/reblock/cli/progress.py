@@ -45,6 +45,6 @@ def progress(label: str) -> Iterator[Tell | None]:
                 if now - shown < _EVERY_SECONDS and most < whole:
                     return
                 shown = now
-            bar.update(task, completed=most, total=whole)
+            bar.update(task, completed=min(most, whole), total=whole)
 
         yield tell

@@ -111,6 +111,10 @@ def _sweep_peak(axes: Sequence[Steps]) -> int:
 @lru_cache(maxsize=4096)
 def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: bool) -> tuple[Steps, ...]:
     """The different sweeps that tasks make along one axis."""
+    if reads.count == tasks.count:
+        # One read block per task: all of it comes in at once, so the longest task is the worst.
+        longest = max(tasks.largest, tasks.length - tasks.start(tasks.count - 1) + trail) if tasks.count else 0
+        return (Steps(longest, ((longest, longest, ((0, 0),)),), ((longest, 0),)),) if longest else ()
     found: dict[Steps, None] = {}
     for start, stop in _distinct_tasks(reads, writes, tasks):
         found[_steps(reads, writes, start, stop, trail if stop == tasks.length else 0, allocated=allocated)] = None
@@ -150,7 +154,9 @@ def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allo
     """Prefix sums of one task's sweep along one axis, reduced to what can matter."""
     begins = _sampled(reads, writes, start, stop)
     if begins.size > MANY_STEPS:
-        raise Refused(f"more than {MANY_STEPS:,} different steps along one axis: cut tasks, or read where the grids meet")
+        raise Refused(
+            f"more than {MANY_STEPS:,} different steps along one axis: cut tasks, or read where the grids meet"
+        )
     ends = reads.starts(reads.indices(begins) + 1)
     written, done = writes.floors(begins), writes.floors(ends)
     brought, after = (writes.ceils(begins), writes.ceils(ends)) if allocated else (begins, ends)

@@ -14,7 +14,7 @@ from reblock.engine.buffers import Staging
 from reblock.engine.disk import Disk
 from reblock.engine.reading import visits
 from reblock.engine.reference import load_visit, require_fill
-from reblock.engine.view import Array, View
+from reblock.engine.view import Array, View, part
 from reblock.engine.writing import fill_scalar
 from reblock.geometry import Box, Grid
 from reblock.model import Access
@@ -30,7 +30,7 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     fill = fill_scalar(view.store)
     for visit in visits(view, box, access, PIECE_BYTES):
         for loaded in load_visit(visit, disk, staging):
-            here = out[*loaded.wanted.within(box).slices, ...]
+            here = part(out, loaded.wanted.within(box))
             if loaded.array is None:
                 require_fill(visit)
                 here[...] = fill

@@ -77,3 +77,10 @@ def shaped(flat: Flat, box: Box, layout: Layout) -> Array:
     sizes = [box.stop[a] - box.start[a] for a in layout.order]
     array: Array = flat[: box.size * layout.itemsize].view(layout.dtype).reshape(sizes)
     return array.transpose(inverse(layout.order))
+
+
+def part(array: Array, box: Box) -> Array:
+    """A box of an array, always a view, also where there are no axes."""
+    index: Any = (*box.slices, ...)
+    found: Array = array[index]
+    return found

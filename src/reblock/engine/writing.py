@@ -11,7 +11,7 @@ import numpy as np
 
 from reblock.engine.disk import Disk
 from reblock.engine.reading import Loaded
-from reblock.engine.view import Array, shaped
+from reblock.engine.view import Array, part, shaped
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
 from reblock.model import Access, Flat, Index, Store, Traffic, Way
@@ -36,16 +36,15 @@ class Buffer:
 
     def take(self, loaded: Loaded, fill: object) -> int:
         """Copy what belongs here out of loaded elements; returns how many they were."""
-        part = self.box.intersect(loaded.wanted)
-        if part is None:
+        shared = self.box.intersect(loaded.wanted)
+        if shared is None:
             return 0
-        # The ellipsis keeps an array without axes a view.
-        here = self.array[*part.within(self.stored).slices, ...]
+        here = part(self.array, shared.within(self.stored))
         if loaded.array is None:
             here[...] = fill
         else:
-            here[...] = loaded.array[part.within(loaded.box).slices]
-        return part.size
+            here[...] = part(loaded.array, shared.within(loaded.box))
+        return shared.size
 
 
 class Writer:

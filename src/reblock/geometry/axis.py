@@ -36,6 +36,9 @@ MANY_CUTS = 1 << 21
 #: Blocks up to which an axis that is not regular is kept and written as the list of its lengths.
 FEW_BLOCKS = 128
 
+#: Blocks up to which plain integers are quicker than arrays.
+ONE_BY_ONE = 24
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -91,12 +94,12 @@ class Axis:
     def _tail(self) -> list[int]:
         return [0, *accumulate(self.tail)]
 
-    @property
+    @cached_property
     def period(self) -> int:
         """Length of one pattern (0 without one)."""
         return self._pattern[-1]
 
-    @property
+    @cached_property
     def middle(self) -> tuple[int, int]:
         """Where the repeated part starts and ends."""
         return self._head[-1], self._head[-1] + self.period * self.repeats
@@ -167,6 +170,8 @@ class Axis:
 
     def starts(self, indices: Ints) -> Ints:
         """`start` of many blocks."""
+        if indices.size <= ONE_BY_ONE:
+            return np.array([self.start(index) for index in indices.tolist()], np.int64)
         heads, patterns, tails = self._arrays
         out = np.empty_like(indices)
         inside = len(self.head) + len(self.pattern) * self.repeats
@@ -181,6 +186,8 @@ class Axis:
 
     def indices(self, positions: Ints) -> Ints:
         """`index` of many positions."""
+        if positions.size <= ONE_BY_ONE:
+            return np.array([self.index(position) for position in positions.tolist()], np.int64)
         heads, patterns, tails = self._arrays
         first, last = self.middle
         out = np.empty_like(positions)

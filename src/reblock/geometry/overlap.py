@@ -23,6 +23,8 @@ from reblock.geometry.axis import Axis, Ints
 
 #: Blocks up to which it is quickest to look at each of them.
 QUICK_CUTS = 1 << 12
+#: Blocks up to which looking at each of them at once beats going through stretches one by one.
+LISTED_CUTS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def stretches(*axes: Axis) -> tuple[int, list[tuple[int, int]]]:
 
 def _count_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
     """Look at each memory block, or stretch by stretch where they are too many."""
-    if memory.count <= QUICK_CUTS:
+    if memory.count <= LISTED_CUTS:
         return _count(memory.cuts(), memory, objects, units)
     period, parts = stretches(memory, objects, objects if units is None else units)
     edges, total = [], Overlap(0, 0, 0, 0)

@@ -31,8 +31,8 @@ from reblock.cost.estimate import pass_seconds
 from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, Overlap, overlap
-from reblock.geometry.axis import common_step
 from reblock.model import Access, Pass, Plan, Problem
+from reblock.strategies.candidates import common_blocks, joined, tame
 from reblock.strategies.family import fit
 from reblock.units import format_size
 
@@ -182,6 +182,8 @@ def _axis_points(sides: Sides, rules: Rules) -> list[Point]:
     inner, objects, out = sides.units.clipped(), sides.objects.clipped(), sides.target.clipped()
     found: dict[tuple[Axis, Axis, Axis], Point] = {}
     for read in dict.fromkeys(_reads(inner, objects, out, cut=rules.cut)):
+        if not all(tame(read, other) for other in (inner, objects, out)):
+            continue
         for write in dict.fromkeys([out, read.refine(out)] if rules.partial_writes else [out]):
             for tasks in _tasks(read, objects, out):
                 shown = (read.refine(tasks), write.refine(tasks), tasks)
@@ -200,15 +202,13 @@ def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis
     yield Axis.single(length)
     for blocks in dict.fromkeys((objects, out, inner)):
         for factor in _factors(blocks.count):
-            yield blocks.multiple(factor)
+            yield joined(blocks, factor)
         step = blocks.step
         if cut and step and step > 1:
             for part in (2, 3, 4, 8, 16, 64, 256, 1024, step):
                 if part <= step:
                     yield Axis.regular(length, -(-step // part))
-    whole = common_step(objects, out)
-    if whole and whole < length:
-        yield Axis.regular(length, whole)
+    yield common_blocks(objects, out)
 
 
 def _factors(count: int) -> list[int]:
@@ -221,10 +221,8 @@ def _factors(count: int) -> list[int]:
 
 def _tasks(read: Axis, objects: Axis, out: Axis) -> Iterator[Axis]:
     """Task lengths worth a try: the whole axis, one read block, and wherever nothing is carried across."""
-    length = out.length
-    steps = [common_step(read, out), common_step(objects, out)]
     yield from dict.fromkeys(
-        [Axis.single(length), read, *(Axis.regular(length, step) for step in steps if step and step < length)]
+        [Axis.single(out.length), read.clipped(), common_blocks(read, out), common_blocks(objects, out)]
     )
 
 

@@ -115,22 +115,32 @@ def verdict(source: str, target: str, *, equal: bool, differences: Sequence[str]
 def _problem_fields(decision: Decision) -> list[tuple[str, str]]:
     problem = decision.problem
     kinds = " → ".join(dict.fromkeys(str(side.dtype) for side in (problem.source, problem.target)))
-    devices = dict(zip(("source", "scratch", "target"), problem.devices, strict=True))
-    names = {device.name for device in devices.values()}
     counted = "elements held" if problem.held else "all that is allocated"
-    return [
+    pairs = [
         ("array", f"{_shape(problem.shape)} of {kinds}, {format_size(problem.target.nbytes)}"),
         ("source", layout_text(problem.source)),
         ("target", layout_text(problem.target)),
         ("memory", f"{format_size(problem.memory_bytes)}, counting {counted}"),
-        ("device", names.pop() if len(names) == 1 else ", ".join(f"{k} {v.name}" for k, v in devices.items())),
-        ("objective", f"{decision.objective}, search {decision.search}"),
-        (
-            "lower bound",
-            f"{_plural(problem.lower_bound_seeks, 'seek')}: {_plural(problem.source.objects.count, 'source object')} + "
-            f"{_plural(problem.target.objects.count, 'target object')}, each touched once",
-        ),
+        ("device", _devices(problem)),
     ]
+    if problem.scratch_bytes is not None:
+        pairs.append(("scratch", f"at most {format_size(problem.scratch_bytes)}"))
+    if problem.scratch_objects is not None:
+        pairs.append(("scratch", f"at most {_plural(problem.scratch_objects, 'chunk')}"))
+    sides = (("source", problem.source), ("target", problem.target))
+    bound = " + ".join(_plural(layout.objects.count, f"{side} object") for side, layout in sides)
+    return [
+        *pairs,
+        ("objective", f"{decision.objective}, search {decision.search}"),
+        ("lower bound", f"{_plural(problem.lower_bound_seeks, 'seek')}: {bound}, each touched once"),
+    ]
+
+
+def _devices(problem: Problem) -> str:
+    devices = dict(zip(("source", "scratch", "target"), problem.devices, strict=True))
+    if len({device.name for device in devices.values()}) == 1:
+        return problem.device.name
+    return ", ".join(f"{side} {device.name}" for side, device in devices.items())
 
 
 def layout_text(layout: Layout) -> str:
@@ -207,7 +217,7 @@ def _side(name: str, access: str, traffic: Traffic) -> list[str]:
 def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
     bound = problem.lower_bound_seeks
     return [
-        ("time", f"{format_seconds(cost.seconds)} on {problem.device.name}"),
+        ("time", f"{format_seconds(cost.seconds)} on {_devices(problem)}"),
         ("seeks", f"{format_count(cost.seeks)} = {_times(cost.seeks, bound)} the lower bound of {format_count(bound)}"),
         ("opens", format_count(cost.opens)),
         ("runs", format_count(cost.runs)),

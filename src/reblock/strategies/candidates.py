@@ -27,7 +27,8 @@ from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, needed_bytes, one_pass
 from reblock.units import format_size
 
-#: Cuts that a candidate and the target may have in one common period before it is passed over as too irregular.
+#: Cuts that two axes may have in one common period, or in all, to be looked at quickly; and to be looked at in need.
+QUICK_CUTS = 1 << 12
 MANY_CUTS = 1 << 14
 
 #: Products of cuts that one search looks at.
@@ -102,7 +103,7 @@ def divisors(number: int, limit: int) -> list[int]:
     return sorted({d for n in small for d in (n, number // n) if d <= limit})
 
 
-def tame(read: Axis, stored: Axis, most: int = MANY_CUTS) -> bool:
+def tame(read: Axis, stored: Axis, most: int = QUICK_CUTS) -> bool:
     """Whether two cuts meet in few enough places to be looked at."""
     if read.count + stored.count <= most:
         return True
@@ -157,13 +158,21 @@ def stations(problem: Problem, axis: int, limit: int, most: int) -> list[Axis]:
             shortest = min((*blocks.head[1:], *blocks.pattern, *blocks.tail[:-1]), default=blocks.largest)
             for factor in factors(min(limit // shortest, blocks.count)):
                 best[joined(blocks, factor)] = None
-    rest = dict.fromkeys(piece for blocks in (target, source) for piece in pieces(blocks, limit))
-    usable = [
-        [one for one in found if one.largest <= limit and tame(one, source, 16 * MANY_CUTS) and tame(one, target)]
-        for found in (best, [one for one in rest if one not in best])
-    ]
-    first = _spread(sorted(usable[0], key=_longest), max(most - len(usable[1]), 2 * most // 3))
-    return sorted([*first, *_spread(sorted(usable[1], key=_longest), most - len(first))], key=_longest)
+    rest = [piece for blocks in (target, source) for piece in pieces(blocks, limit)]
+    usable = [one for one in dict.fromkeys((*best, *rest)) if one.largest <= limit]
+    quick = [one for one in usable if tame(one, source) and tame(one, target)]
+    if not _small(problem, quick):
+        # Slow to look at, but the others are too long for the budget: one of them.
+        slow = [one for one in usable if one not in quick and tame(one, target, MANY_CUTS)]
+        quick += sorted(_small(problem, slow), key=_longest)[:1]
+    strangers = [one for one in quick if one not in best]
+    aligned = _spread([one for one in quick if one in best], max(most - len(strangers), 2 * most // 3))
+    return sorted([*aligned, *_spread(strangers, most - len(aligned))], key=_longest)
+
+
+def _small(problem: Problem, cuts: Iterable[Axis]) -> list[Axis]:
+    """Those of which two fit in memory."""
+    return [one for one in cuts if 2 * one.largest * problem.target.itemsize <= problem.memory_bytes]
 
 
 def _longest(axis: Axis) -> int:
@@ -171,12 +180,13 @@ def _longest(axis: Axis) -> int:
 
 
 def _spread(found: Sequence[Axis], most: int) -> list[Axis]:
-    """At most so many of them, the first and the last included."""
-    if len(found) <= most:
-        return list(found)
+    """At most so many of them, the longest and the shortest included."""
+    ordered = sorted(found, key=_longest)
+    if len(ordered) <= most:
+        return ordered
     if most < 2:
-        return list(found[:most])
-    return [found[k * (len(found) - 1) // (most - 1)] for k in range(most)]
+        return ordered[:most]
+    return [ordered[k * (len(ordered) - 1) // (most - 1)] for k in range(most)]
 
 
 def blocks_of(layout: Layout) -> list[Grid]:

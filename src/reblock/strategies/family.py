@@ -47,12 +47,13 @@ def _read_access(made: Pass, source: Layout, device: Device) -> Access:
 
 
 def _write_access(made: Pass, target: Layout) -> Access:
-    if made.writes.counts == target.objects.counts and target.objects.clipped() == made.writes:
+    objects = target.objects.clipped()
+    if not objects.covers(made.writes):
+        raise Refused("a write box may not reach over several target chunks")
+    if made.writes.counts == objects.counts:
         return Access.UNITS
     if not target.partial_writes:
         raise Refused("target chunks can only be written whole, and this strategy would write parts of them")
-    if not target.objects.clipped().covers(made.writes):
-        raise Refused("a write box may not reach over several target chunks")
     return Access.RUNS
 
 

@@ -11,8 +11,9 @@ DRA's intermediate blocks lie at equal distances between s and t: one, B1 = √(
 B3 = ∛(s·t²); each leg is a single pass over templates, or again several. Beside them stand the blocks that memory
 itself suggests: R, as many source blocks as fit, and M, as many target blocks as fit, each grown along the axes on
 which the other is longer. Then the pieces R ∪ M are all that moves: written when an R box is in memory, read when an
-M box is. Intermediate arrays are raw, so pieces may be objects of their own, or parts of objects M or R whose axes lie
-on disk such that a piece is one run; the cheapest by predicted seconds is taken.
+M box is. Where those pieces are too small for the device, more passes go through boxes between R and M, as large as
+they are, whose pieces are larger. Intermediate arrays are raw, so pieces may be objects of their own, or parts of
+objects M or R whose axes lie on disk such that a piece is one run; the cheapest by predicted seconds is taken.
 
 Scratch holds whole arrays, at most two at a time, or where that is more than allowed (and where it costs nothing) only
 one template at a time: the passes share a task grid and are run task by task.
@@ -58,14 +59,25 @@ SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
 #: Templates to look at for each leg.
 LOOKS = 16
 
+#: Passes between the first and the last that are tried.
+MANY_STAGES = 4
+
+#: R and M.
+Pair = tuple[Grid, Grid]
+
 
 def propose(problem: Problem) -> Plan:
     """The intermediate blocks that move the data fastest inside the budgets of memory and scratch."""
     found = _Candidates(problem)
     limit = problem.memory_bytes // 8
     source, target = pieces(problem.source, limit, writing=False), pieces(problem.target, limit, writing=True)
-    for plan in _merged_plans(problem, source, target):
+    pairs = list(_boxes(problem, source, target))
+    for plan in _merged_plans(problem, pairs, source, target):
         found.add(plan)
+    for stages in range(1, MANY_STAGES + 1):
+        if found.best is None or found.seconds > _least_seconds(problem, [_one_file(problem)] * (stages + 1)):
+            for plan in _staged_plans(problem, pairs, target, stages):
+                found.add(plan)
     for place, blocks in enumerate(_betweens(source.largest, target.largest)):
         chain = [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
         if found.best is None or found.seconds > _least_seconds(problem, chain):
@@ -143,8 +155,11 @@ def _plan(problem: Problem, passes: Sequence[Pass], scratch: Sequence[Layout], *
 def _smallest(problem: Problem) -> Plan:
     """The plan that needs least: one source unit, then one target unit (an element of raw ones), through one file."""
     read, target = pieces(problem.source, 0, writing=False), pieces(problem.target, 0, writing=True)
-    layout = Layout.raw(problem.source.dtype, Grid.whole(problem.shape))
-    return _through(problem, (read, target, target), layout, Grid.whole(problem.shape))
+    return _through(problem, (read, target), [_one_file(problem)], target)
+
+
+def _one_file(problem: Problem) -> Layout:
+    return Layout.raw(problem.source.dtype, Grid.whole(problem.shape))
 
 
 # ------------------------------------------------------------------ the paper's: equal distances
@@ -212,25 +227,46 @@ def _leg(problem: Problem, source: Layout, target: Layout) -> Problem:
 
 
 # ------------------------------------------------------------------ ours: what memory suggests
-def _merged_plans(problem: Problem, source: Grid, target: Grid) -> Iterator[Plan]:
-    """Two passes through pieces R ∪ M."""
-    for read, merged in _boxes(problem, source, target):
-        tasks = [Grid.whole(problem.shape), *_task_grids(problem, source, merged)]
+def _merged_plans(problem: Problem, pairs: Sequence[Pair], source: Grid, target: Grid) -> Iterator[Plan]:
+    """Two passes through pieces R ∪ M, with scratch for the array or for one template at a time."""
+    for read, merged in pairs:
+        templates = _templates(problem, source, merged)
         for layout in _layouts(problem, read, merged):
-            for grid in tasks:
-                yield _through(problem, (read, merged, target), layout, grid)
+            yield _through(problem, (read, merged), [layout], target)
+            for tasks in templates:
+                cut = replace(layout, objects=layout.objects.refine(tasks), units=layout.units.refine(tasks))
+                yield _through(problem, (read, merged), [cut], target, tasks=tasks)
 
 
-def _through(problem: Problem, grids: tuple[Grid, Grid, Grid], layout: Layout, tasks: Grid) -> Plan:
-    """Two passes: R boxes into pieces of the intermediate array, M boxes out of it and into the target."""
-    read, merged, target = grids
-    interleaved = tasks.count > 1
-    if interleaved:
-        layout = replace(layout, objects=layout.objects.refine(tasks), units=layout.units.refine(tasks))
-    push, pull = (tasks, tasks) if interleaved else (read, merged)
-    first = make_pass(problem.source, layout, read=read, write=read.refine(layout.objects), tasks=push)
-    last = make_pass(layout, problem.target, read=merged, write=target, tasks=pull)
-    return _plan(problem, (first, last), (layout,), interleaved=interleaved)
+def _staged_plans(problem: Problem, pairs: Sequence[Pair], target: Grid, stages: int) -> Iterator[Plan]:
+    """More passes, through boxes at equal distances between R and M: each as large, and with larger pieces."""
+    for read, merged in pairs:
+        between = [_between(read, merged, k / (stages + 1)) for k in range(1, stages + 1)]
+        boxes = [read, *between, merged]
+        choices = [list(_layouts(problem, one, two)) for one, two in pairwise(boxes)]
+        yield _through(problem, boxes, [layouts[0] for layouts in choices], target)
+        yield _through(problem, boxes, [layouts[-1] for layouts in choices], target)
+
+
+def _between(read: Grid, merged: Grid, part: float) -> Grid:
+    """Boxes some part of the way from R to M, in whole multiples of the shorter one per axis."""
+    sizes = []
+    for one, two in zip(read.largest, merged.largest, strict=True):
+        shorter = max(min(one, two), 1)
+        sizes.append(max(int(one ** (1 - part) * two**part + 1e-6) // shorter, 1) * shorter)
+    return Grid.of(read.shape, sizes)
+
+
+def _through(
+    problem: Problem, boxes: Sequence[Grid], layouts: Sequence[Layout], target: Grid, *, tasks: Grid | None = None
+) -> Plan:
+    """One pass for each of the boxes: out of the array before, in pieces into the next; the last into the target."""
+    chain = [problem.source, *layouts, problem.target]
+    passes = []
+    for place, box in enumerate(boxes):
+        write = box.refine(chain[place + 1].objects) if place < len(layouts) else target
+        passes.append(make_pass(chain[place], chain[place + 1], read=box, write=write, tasks=tasks or box))
+    return _plan(problem, passes, layouts, interleaved=tasks is not None)
 
 
 def _layouts(problem: Problem, read: Grid, merged: Grid) -> Iterator[Layout]:
@@ -240,17 +276,17 @@ def _layouts(problem: Problem, read: Grid, merged: Grid) -> Iterator[Layout]:
     """
     between = read.refine(merged)
     shorter = Grid(tuple(a if a.largest <= b.largest else b for a, b in zip(read.axes, merged.axes, strict=True)))
-    for grid in dict.fromkeys((between, shorter, merged, read)):
+    for grid in dict.fromkeys((between, shorter, read, merged)):
         cut = [n > m for n, m in zip(between.counts, grid.counts, strict=True)]
         outer, inner = ([axis for axis in range(grid.ndim) if cut[axis] is is_cut] for is_cut in (True, False))
         yield Layout.raw(problem.source.dtype, grid, (*outer, *inner))
 
 
-def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[tuple[Grid, Grid]]:
+def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[Pair]:
     """Pairs of R and M, each as large as memory allows along the axes on which the other one is longer."""
-    raw = Layout.raw(problem.source.dtype, Grid.whole(problem.shape))
+    raw = _one_file(problem)
     last, first = _leg(problem, raw, problem.target), _leg(problem, problem.source, raw)
-    seen: set[tuple[Grid, Grid]] = set()
+    seen: set[Pair] = set()
     merges = [*_grown(last, target, source.largest, writing=True), *_grown(last, target, problem.shape, writing=True)]
     for merged in dict.fromkeys(merges):
         for read in _grown(first, source, merged.largest, writing=False):
@@ -282,7 +318,7 @@ def _joined(blocks: Grid, limits: Sequence[int], elements: int, order: Sequence[
     return Grid(tuple(axis.multiple(factor) for axis, factor in zip(blocks.axes, factors, strict=True)))
 
 
-def _task_grids(problem: Problem, source: Grid, merged: Grid) -> list[Grid]:
+def _templates(problem: Problem, source: Grid, merged: Grid) -> list[Grid]:
     """Templates that hold scratch down: where source blocks and M boxes meet, and whatever the limit allows."""
     found = [Grid(tuple(map(meeting, source.axes, merged.axes)))]
     if problem.scratch_bytes is not None and problem.scratch_bytes < problem.source.nbytes:

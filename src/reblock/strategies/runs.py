@@ -94,7 +94,10 @@ def _tamed(cell: Axis, target: Axis, blocks: int) -> int:
     """Fewer cells where their run and the target meet in too many places to be described."""
     step, length = cell.period or 1, target.period or 1
     if blocks * step > MANY_CUTS * length:
+        even = _shortened(cell, target, blocks)
+        if cell.step and target.step and even * step % length == 0:
+            return even
         return _shortened(cell, target, max(MANY_CUTS * length // step, 1))
-    if tame(joined(cell, blocks), target.clipped()):
+    if tame(joined(cell, blocks), target.clipped(), MANY_CUTS):
         return blocks
     return max((n for n in divisors(length, blocks * step) if n % step == 0), default=step) // step

@@ -45,6 +45,7 @@ from reblock.strategies.candidates import (
     common_blocks,
     count_seeks,
     disk_orders,
+    divisors,
     joined,
     needs,
     plan_of,
@@ -62,10 +63,7 @@ MANY_BUFFERS = 256
 MANY_STATIONS = 32
 MANY_ROUNDS = 3
 
-#: Cuts that a buffer stretched to the last block may have in common with the target in one period.
-FEW_CUTS = 8192
-
-#: How near, as a fraction, such a buffer comes to the longest that fits.
+#: How near, as a fraction, a buffer comes to the longest that fits.
 NEARLY = 64
 
 Choices = tuple[Choice, ...]
@@ -160,24 +158,30 @@ def _stretch_out(problem: Problem, best: Priced) -> Priced:
 
 def _farthest(problem: Problem, best: Priced, axis: int, blocks: Axis) -> Priced:
     """The best with one axis cut into the longest runs of blocks that fit, if that is better."""
-    choices, target = best[3], problem.target.objects.axes[axis].clipped()
-    if choices[axis].read.largest < blocks.largest:
+    _, needed, _, choices = best
+    length, target = choices[axis].read.largest, problem.target.objects.axes[axis].clipped()
+    step = blocks.period or blocks.largest
+    if length < blocks.largest:
         return best
-    room = problem.memory_bytes * choices[axis].read.largest // max(box_bytes(problem, choices), 1)
-    low, high = 1, min(blocks.count, room // (blocks.period or blocks.largest)) + 1
+
+    def price(count: int) -> int | None:
+        nonlocal best
+        read = joined(blocks, count)
+        if not tame(read, target):
+            return needed * step * count // length
+        tried = choice(problem, axis, read, keep=choices[axis].whole)
+        stretched = (*choices[:axis], tried, *choices[axis + 1 :])
+        best = _better(problem, stretched, best) or best
+        priced = _price(problem, stretched)
+        return None if priced is None else priced[0]
+
+    low, high = 1, min(blocks.count, problem.memory_bytes * length // max(box_bytes(problem, choices) * step, 1)) + 1
     while high - low > low // NEARLY:
         middle = (low + high) // 2
-        read = joined(blocks, middle)
-        priced = None
-        if tame(read, target):
-            tried = choice(problem, axis, read, keep=choices[axis].whole)
-            stretched = (*choices[:axis], tried, *choices[axis + 1 :])
-            priced = _price(problem, stretched)
-        if priced is not None and priced[0] <= problem.memory_bytes:
-            best = (_better(problem, stretched, best) if tame(read, target, FEW_CUTS) else None) or best
-            low = middle + 1
-        else:
-            high = middle
+        size = price(middle)
+        low, high = (middle + 1, high) if size is not None and size <= problem.memory_bytes else (low, middle)
+    even = [n // step for n in divisors(target.period or 1, low * step) if n % step == 0]
+    price(max(even, default=1))
     return best
 
 

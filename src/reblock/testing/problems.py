@@ -64,7 +64,7 @@ def split(lengths: Sequence[int], total: int) -> tuple[int, ...]:
 
 @st.composite
 def axes(draw: st.DrawFn, length: int, *, overhang: bool = False, max_block: int | None = None) -> Axis:
-    """Axes of a length: one block, regular, irregular or periodic with head and tail; `overhang` lets the ends stick out."""
+    """Axes of a length: one block, regular, irregular or periodic; `overhang` lets the ends stick out."""
     if length == 0:
         return Axis()
     block = st.integers(1, max_block or length)

@@ -34,7 +34,7 @@ class _Leg:
     """The target's chunks."""
     says: str
     """What it shows."""
-    view: dict[str, str] = field(default_factory=dict)
+    view: dict[str, Any] = field(default_factory=dict)
     """Region or transpose, as for `verify`."""
 
     def words(self, verb: str) -> str:

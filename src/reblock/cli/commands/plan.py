@@ -32,7 +32,9 @@ from reblock.cli.output import emit
 @click.option("--shape", metavar="LENGTHS", help="Plan for an array that is not there: its shape.")
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks.")
 @click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none, any byte run can be read]")
-@click.option("--overwrite", is_flag=True, hidden=True, expose_value=False, help="As for run; a plan replaces nothing.")
+# A plan writes nothing; but what `run` takes, `plan` takes too.
+@click.option("--scratch", hidden=True, expose_value=False)
+@click.option("--overwrite", is_flag=True, hidden=True, expose_value=False)
 @click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
 @options.as_json
 def command(source: str | None, target: str | None, everything: bool, as_json: bool, **wanted: Any) -> None:

@@ -25,9 +25,12 @@ from reblock.cli.progress import progress
 @click.argument("target", metavar="DST")
 @options.target
 @options.planning
+@click.option(
+    "--scratch", metavar="DIR", help="Where plans of several passes keep what lies between.  [default: beside DST]"
+)
 @click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
 @options.as_json
-def command(source: str, target: str, overwrite: bool, as_json: bool, **wanted: Any) -> None:
+def command(source: str, target: str, scratch: str | None, overwrite: bool, as_json: bool, **wanted: Any) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
 
     DST appears only when it is complete. SRC is never written.
@@ -37,5 +40,5 @@ def command(source: str, target: str, overwrite: bool, as_json: bool, **wanted: 
 
     job = api.plan(source, target, **options.given(wanted))
     with progress(target) as tell:
-        report = api.run(job, overwrite=overwrite, progress=tell)
+        report = api.run(job, overwrite=overwrite, scratch=scratch, progress=tell)
     emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))

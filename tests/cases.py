@@ -1,0 +1,80 @@
+"""Problems on real files: making them, and holding a run against its prediction."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from reblock.cost import PRESETS
+from reblock.cost.estimate import estimate_passes
+from reblock.cost.memory import buffer_bytes
+from reblock.engine import View, execute_in_order, load
+from reblock.geometry import Box, Grid
+from reblock.model import Plan, Problem, Schema, Store
+from reblock.planner import choose
+from reblock.storage import registry
+from reblock.testing.recording import RecordingDisk
+
+
+def cuts(rng: random.Random, length: int, *, regular: bool) -> int | tuple[int, ...]:
+    """A chunk length, or lengths."""
+    if regular or rng.random() < 0.7 or length < 2:
+        return rng.randint(1, length)
+    inner = sorted(rng.sample(range(1, length), rng.randint(1, min(length - 1, 3))))
+    return tuple(b - a for a, b in zip([0, *inner], [*inner, length], strict=True))
+
+
+def make(folder: Path, name: str, format_name: str, shape: tuple[int, ...], chunks, order=(), **more) -> Store:
+    """A fresh store of two-byte elements."""
+    kind = registry.get(format_name)
+    schema = kind.adapt(Schema(shape, np.dtype("u2"), chunks, order=order, **more), {"chunks"})
+    return kind.create(str(folder / name), "", schema)
+
+
+def fill(store: Store, array: np.ndarray) -> None:
+    """Write an array into a fresh store by the simplest pass there is."""
+    objects = store.layout.objects.clipped()
+    whole = Grid.whole(array.shape)
+    source = Path(store.location).parent / f"seed-{Path(store.location).name}.npy"
+    np.save(source, array)
+    view = View.whole(registry.open(str(source)))
+    problem = Problem(view.layout, store.layout, 1 << 30, PRESETS["nvme"])
+    plan = choose(problem, strategy="naive").plan
+    execute_in_order(replace(plan.passes[0], read=objects, tasks=whole), view, store)
+    store.commit()
+
+
+def header(store: Store) -> int:
+    return len(store.preamble((0,) * store.layout.ndim))
+
+
+def check_pass(plan: Plan, problem: Problem, view: View, target: Store, wanted: np.ndarray) -> None:
+    (sweep,) = plan.passes
+    (predicted,) = estimate_passes(plan, problem)
+    disk = RecordingDisk()
+    measured = execute_in_order(sweep, view, target, disk=disk)
+    reads, writes = predicted.source, predicted.target
+    assert disk.counts(writing=False, skip=header(view.store)) == (reads.opens, reads.runs, reads.bytes)
+    assert disk.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
+    assert (measured.source, measured.target) == (reads, writes)
+    assert measured.held_elements * target.layout.itemsize == predicted.held_bytes
+    assert measured.peak_bytes == buffer_bytes(sweep, target.layout)
+    assert measured.write_boxes == sweep.writes.count
+    check_written_once(disk)
+    target.commit()
+    assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
+
+
+def check_written_once(disk: RecordingDisk) -> None:
+    """No byte of any file was written twice."""
+    written = defaultdict(list)
+    for visit in disk.visits:
+        if visit.writing:
+            written[visit.path] += visit.ranges
+    for ranges in written.values():
+        assert all(stop <= start for (_, stop), (start, _) in pairwise(sorted(ranges)))

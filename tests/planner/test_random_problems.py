@@ -1,0 +1,131 @@
+"""Random problems, 1-D to 5-D: `auto` is never worse than a named strategy, and every plan costs what it says.
+
+`REBLOCK_PROBLEMS=2000 pytest tests/planner/test_random_problems.py` runs the whole set; `make test` a part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cases import check_pass, fill, make
+from reblock.cost import PRESETS
+from reblock.cost.memory import held_elements
+from reblock.engine import View, execute_in_order, load
+from reblock.errors import InfeasibleError, Refused
+from reblock.geometry import Box, Grid
+from reblock.model import Access, Pass, Plan, Problem
+from reblock.planner import OBJECTIVES, check, choose
+from reblock.strategies import strategies
+
+PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "60"))
+LENGTHS = {1: (20, 90), 2: (9, 30), 3: (5, 13), 4: (3, 8), 5: (3, 5)}
+
+
+def random_shapes(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Shape, source and target chunks that divide nothing, with at least three chunks on two axes (or on the one)."""
+    while True:
+        ndim = rng.choice([1, 2, 2, 3, 3, 3, 4, 5])
+        shape = tuple(rng.randint(*LENGTHS[ndim]) for _ in range(ndim))
+        source, target = (tuple(rng.randint(1, n) for n in shape) for _ in range(2))
+        long = [-(-n // i) >= 3 or -(-n // o) >= 3 for n, i, o in zip(shape, source, target, strict=True)]
+        blocks = max(prod(-(-n // c) for n, c in zip(shape, cut, strict=True)) for cut in (source, target))
+        if sum(long) >= min(ndim, 2) and blocks <= 300:
+            return shape, source, target
+
+
+def peak_at_r_hat(problem: Problem) -> int:
+    """Bytes held by the thesis' best read shape r̂ = I·⌈O/I⌉ with everything kept."""
+    source, target = problem.source.objects.largest, problem.target.objects.largest
+    r_hat = tuple(i * -(-o // i) for i, o in zip(source, target, strict=True))
+    whole = Grid.whole(problem.shape)
+    sweep = Pass(
+        Grid.of(problem.shape, r_hat),
+        problem.target.objects.clipped(),
+        whole,
+        tuple(range(problem.target.ndim)),
+        Access.RUNS,
+        Access.RUNS,
+    )
+    return held_elements(sweep) * problem.target.itemsize
+
+
+def heard(problem: Problem, objective: str) -> dict[str, Plan]:
+    """What every strategy proposes."""
+    plans = {}
+    for name in strategies():
+        try:
+            plans[name] = choose(problem, strategy=name, objective=objective)
+        except Refused:
+            continue
+    return plans
+
+
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+def test_a_random_problem(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(f"problem {seed}")
+    shape, chunks, wanted_chunks = random_shapes(rng)
+    kinds = rng.choice([("rawblocks", "rawblocks"), ("rawblocks", "zarr"), ("zarr", "rawblocks")])
+    array = np.random.default_rng(seed).integers(0, 65536, shape, "u2")
+    source = make(tmp_path, "source", kinds[0], shape, chunks)
+    fill(source, array)
+    view = View.whole(source)
+    layout = make(tmp_path, "layout", kinds[1], shape, wanted_chunks).layout
+    problem = Problem(view.layout, layout, 1 << 40, PRESETS[rng.choice(["nvme", "hdd", "s3"])], held=rng.random() < 0.5)
+    budget = int(peak_at_r_hat(problem) * rng.choice([0.1, 0.3, 0.6, 0.9, 1.1, 2, 4]))
+    problem = replace(problem, memory_bytes=max(budget, 1))
+    objective = rng.choice(list(OBJECTIVES))
+    named = heard(problem, objective)
+    try:
+        best = choose(problem, objective=objective)
+    except InfeasibleError as refusal:
+        best = choose(replace(problem, memory_bytes=refusal.needs_memory_bytes or 0), objective=objective)
+        named, problem = {}, best.problem
+    key = OBJECTIVES[objective]
+    assert problem.memory_bytes == max(budget, 1) or not heard(replace(problem, memory_bytes=budget), objective)
+    for name, decision in named.items():
+        assert key(best.cost) <= key(decision.cost), name
+        check(decision.plan, problem)
+    for number, decision in enumerate({d.plan.strategy: d for d in (best, *named.values())}.values()):
+        if len(decision.plan.passes) == 1:
+            target = make(tmp_path, f"target-{number}", kinds[1], shape, wanted_chunks)
+            check_pass(decision.plan, problem, view, target, array)
+        else:
+            check_chain(decision.plan, problem, view, array, tmp_path / f"chain-{number}", kinds[1], wanted_chunks)
+
+
+def check_chain(plan: Plan, problem: Problem, view: View, array, folder: Path, kind: str, chunks) -> None:
+    """Every pass of a chain costs what it says; the array comes out at its end."""
+    folder.mkdir()
+    if plan.interleaved:
+        return
+    for number, (sweep, source, layout) in enumerate(plan.sides(problem.source, problem.target)):
+        last = number == len(plan.passes) - 1
+        cut = chunks if last else tuple(axis.step or tuple(axis.lengths()) for axis in layout.objects.axes)
+        target = make(folder, str(number), kind if last else "rawblocks", problem.shape, cut, layout.order)
+        step = replace(plan, passes=(sweep,), scratch=())
+        check_pass(step, replace(problem, source=source, target=layout), view, target, array)
+        view = View.whole(target)
+
+
+def test_interleaved_passes_are_run_task_by_task(tmp_path: Path) -> None:
+    """Two passes that share their tasks, one task at a time, give the array."""
+    array = np.arange(24 * 20, dtype="u2").reshape(24, 20)
+    source = make(tmp_path, "source", "rawblocks", array.shape, (2, 20))
+    fill(source, array)
+    middle = make(tmp_path, "middle", "rawblocks", array.shape, (4, 5))
+    target = make(tmp_path, "target", "rawblocks", array.shape, (12, 1))
+    tasks = Grid.of(array.shape, (12, 20))
+    first = Pass(source.layout.objects, middle.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
+    second = Pass(middle.layout.objects, target.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
+    problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
+    check(Plan("by hand", array.shape, (first, second), (middle.layout,), interleaved=True), problem)
+    execute_in_order(first, View.whole(source), middle)
+    execute_in_order(second, View.whole(middle), target)
+    assert np.array_equal(load(View.whole(target), Box.whole(array.shape)), array)
