@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reblock.cost import PRESETS, estimate, traffic
+from reblock.cost.memory import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Problem
@@ -62,9 +63,11 @@ def test_runs_grow_along_the_fastest_axis_on_disk():
 def test_the_engine_needs_a_unit_in_flight_beside_the_run():
     problem = raw((16,) * 3, (16,) * 3, (4,) * 3, 256)
     assert propose(problem).passes[0].read == Grid.of((16,) * 3, (4, 4, 16))
-    plan = propose(replace(problem, held=False))
-    assert plan.passes[0].read == Grid.of((16,) * 3, (4, 4, 4))
-    assert estimate(plan, problem).peak_bytes <= 256
+    for flight, read in ((SMALL_PIECE_BYTES, (4, 4, 16)), (SMALL_PIECE_BYTES - 1, (4, 4, 4))):
+        budget = replace(problem, held=False, memory_bytes=256 + flight)
+        plan = propose(budget)
+        assert plan.passes[0].read == Grid.of((16,) * 3, read)
+        assert estimate(plan, budget).peak_bytes <= budget.memory_bytes
 
 
 def test_blocks_that_divide_nothing():

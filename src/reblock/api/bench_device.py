@@ -14,6 +14,7 @@ way the engine calls them.
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import random
@@ -32,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Where
+from reblock.api.request import find_device
 from reblock.cost.memory import PIECE_BYTES
 from reblock.errors import DiskError, UsageError
 from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store
@@ -96,6 +98,36 @@ def measure_device(
         decode_bytes_per_second=decode,
         encode_bytes_per_second=encode,
     )
+
+
+def check_output(path: Where) -> None:
+    """Refuse to write a calibration over anything but an earlier one."""
+    where = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
+        raise UsageError(f"{where}: there is no such folder to write into")
+    if os.path.lexists(where):
+        try:
+            find_device(os.path.abspath(where))
+        except UsageError:
+            raise UsageError(f"{where} exists and is no calibration: name another file") from None
+
+
+def save_device(device: Device, path: Where) -> None:
+    """Write a calibration that `--device FILE` takes, in one step."""
+    where = os.fspath(path)
+    check_output(where)
+    part = f"{where}.{os.getpid()}.part"
+    try:
+        try:
+            with open(part, "x", encoding="utf-8") as file:
+                json.dump(device.to_json(), file, indent=2)
+                file.write("\n")
+            os.replace(part, where)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="writing", path=where) from error
 
 
 def _round(value: float) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from reblock.api.bench_cases import run_cases
 from reblock.api.bench_dra import dra_tables
-from reblock.api.bench_runs import run_cases, run_configs
+from reblock.api.bench_runs import check_run, run_configs
 from reblock.api.bench_thesis import (
     DEVICE,
     Cell,
@@ -25,6 +26,8 @@ from reblock.planner import choose
 from reblock.render.tables import Column, Table, shape, yes_no
 from reblock.strategies.papers import CLUSTERED, CONFIGS_3500, CONFIGS_8000, MULTIPLE, SIZES_3500, SIZES_8000
 from reblock.units import format_count, parse_size
+
+__all__ = ["DEFAULT_BUDGETS", "check_run", "execute", "parse_budgets", "reproduce"]
 
 #: The thesis' budgets; the large array had only the last.
 DEFAULT_BUDGETS = "4GB,8GB,256GB"

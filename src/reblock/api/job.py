@@ -67,7 +67,12 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """What `reblock plan --json` prints."""
-        return {**self.decision.to_json(), "notes": list(self.schema.notes)}
+        made = self.decision.to_json()
+        if self.source is not None:
+            region = self.source.region
+            made["problem"]["region"] = [list(pair) for pair in zip(region.start, region.stop, strict=True)]
+            made["problem"]["transpose"] = list(self.source.axes)
+        return {**made, "notes": list(self.schema.notes)}
 
 
 def plan(

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,8 @@ MANY_STEPS = 1 << 18
 
 #: Raw objects are read in pieces of at most this many bytes.
 PIECE_BYTES = 4 << 20
+#: Reading less than this at a time saves no memory worth having.
+SMALL_PIECE_BYTES = 1 << 12
 
 Points = tuple[tuple[int, int], ...]
 
@@ -232,7 +235,7 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
         visit = source.objects.largest_stored
         if sweep.read_access is Access.RUNS:
             visit = tuple(map(min, sweep.reads.largest, source.objects.largest))
-        reading = min(prod(visit) * source.itemsize, PIECE_BYTES)
+        reading = int(piece_bytes(prod(visit), source))
     writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
     return reading + writing
 
@@ -247,6 +250,12 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = depth * flight_bytes(sweep, source, target)
     return max(min(2 * buffers, everything, memory_bytes - flight), buffers) + flight
+
+
+def piece_bytes(visit: Any, source: Layout) -> Any:
+    """Bytes of the piece in which raw elements are read: of a visit's size, but for the smallest and the largest."""
+    least = min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize)
+    return np.clip(visit * source.itemsize, least, PIECE_BYTES)
 
 
 def most_stored_bytes(unit_bytes: int) -> int:

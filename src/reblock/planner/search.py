@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.cost.estimate import pass_seconds
-from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes
+from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes, piece_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, Overlap, overlap
 from reblock.model import Access, Pass, Plan, Problem
@@ -69,6 +69,8 @@ class Point:
     """Length that is carried from one read block to the next."""
     length: int
     """Length of a task."""
+    visit: int
+    """Length of the part of an object that one read block meets."""
 
     def marks(self) -> tuple[int, ...]:
         """What a point should have little of, all told."""
@@ -88,7 +90,7 @@ class Point:
 
 def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out."""
-    for cut in (False, True):
+    for cut in (True,) if frugal else (False, True):
         found, exact = _search(problem, key, cut=cut)
         if found is not None:
             return fit(Plan("auto", problem.shape, (found,)), problem, frugal=frugal), exact
@@ -213,9 +215,9 @@ def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis
 
 def _factors(count: int) -> list[int]:
     """How many blocks to join: every number while they are few, then ever coarser steps, and even shares."""
-    small = range(1, min(count, 16) + 1)
-    powers = [1 << k for k in range(5, count.bit_length())]
-    shares = [-(-count // k) for k in range(2, 9)]
+    small = range(1, min(count, 16 if count <= 100 else 6) + 1)
+    powers = [1 << k for k in range(3, count.bit_length())]
+    shares = [-(-count // k) for k in range(2, 7)]
     return sorted({*small, *powers, *shares} - {count}) if count > 1 else [1]
 
 
@@ -242,6 +244,7 @@ def _point(sides: Sides, rules: Rules, read: Axis, write: Axis, tasks: Axis) -> 
         touched,
         carry,
         tasks.largest,
+        min(reads.largest, sides.objects.largest),
     )
 
 
@@ -376,4 +379,5 @@ class _Product:
             return np.array(source.unit_bytes + most_stored_bytes(source.unit_bytes) + writing, np.float64)
         if source.indexed:
             return np.array(source.unit_bytes + writing, np.float64)
-        return np.array(writing, np.float64)
+        flight: Floats = piece_bytes(self._times(lambda p: p.visit), source) + writing
+        return flight

@@ -1,0 +1,116 @@
+"""`reblock bench`: what this machine does, and what the papers say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from reblock.cli.options import as_json as json_option
+from reblock.cli.output import emit, say
+from reblock.errors import DiskError
+
+if TYPE_CHECKING:
+    from reblock.render.tables import Table
+
+
+@click.group(short_help="Calibrate a device; reproduce the papers' tables.", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Measure this machine, or hold our figures against the papers'."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _tell() -> Callable[[str], None] | None:
+    """Says what is being done, where a person is looking."""
+    return say if sys.stderr is not None and sys.stderr.isatty() else None
+
+
+@command.command(
+    short_help="Measure the storage at a path, and memory and codecs here.",
+    epilog="""
+    \b
+    Examples:
+      reblock bench device /data --output data.json
+      reblock plan scan.h5::/data --chunks 64,64,64 --device data.json
+    """,
+)
+@click.argument("path", metavar="PATH")
+@click.option("--size", metavar="SIZE", help="Bytes to write and read.  [default: 256MiB]")
+@click.option("--name", metavar="NAME", help="What it is called in reports.  [default: measured]")
+@click.option("--output", metavar="FILE", help="Keep the result, for --device FILE.")
+@json_option
+def device(path: str, size: str | None, name: str | None, output: str | None, as_json: bool) -> None:
+    """Measure the storage that holds the folder PATH, and this machine's memory and codecs.
+
+    Temporary files are made in PATH and removed again. Plans use the result when it is given as --device FILE.
+    """
+    from reblock.api import bench_device
+    from reblock.render import tables
+
+    if output is not None:
+        bench_device.check_output(output)
+    measured = bench_device.measure_device(
+        path, size=size or bench_device.DEFAULT_SIZE, name=name or "measured", tell=_tell()
+    )
+    if output is not None:
+        bench_device.save_device(measured, output)
+    hint = f"kept in {output}: use it with --device" if output else "--output FILE keeps it for --device FILE"
+    emit(measured.to_json() if as_json else f"{tables.device(measured)}\n\n{hint}")
+
+
+@command.command(
+    short_help="The papers' tables again, their figures beside ours.",
+    epilog="""
+    \b
+    Examples:
+      reblock bench papers
+      reblock bench papers --run --memory 4GB --csv tables/
+    """,
+)
+@click.option("--memory", metavar="SIZES", help="Budgets at full size.  [default: 4GB,8GB,256GB]")
+@click.option("--run", is_flag=True, help="Also run the thesis' experiments on disk, in the temporary folder.")
+@click.option("--scale", metavar="N", type=int, default=25, show_default=True, help="With --run: divide lengths by N.")
+@click.option(
+    "--cases", metavar="N", type=int, default=1000, show_default=True, help="With --run: random cases to validate on."
+)
+@click.option("--csv", "folder", metavar="DIR", help="Also write each table to DIR/NAME.csv.")
+@json_option
+def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | None, as_json: bool) -> int:
+    """Reproduce the tables of the papers that reblock builds on: exit 1 if a figure that must agree does not."""
+    from reblock.api import bench_papers
+
+    budgets = memory or bench_papers.DEFAULT_BUDGETS
+    bench_papers.check_run(scale, cases)
+    if folder is not None:
+        _make(folder)
+    found = bench_papers.reproduce(memory=budgets, tell=_tell())
+    if run:
+        found += bench_papers.execute(memory=budgets, scale=scale, cases=cases, tell=_tell())
+    if folder is not None:
+        _write(found, folder)
+    failures = sum(table.failures for table in found)
+    document = {"tables": [table.to_json() for table in found], "failures": failures}
+    emit(document if as_json else "\n\n".join(table.to_text() for table in found))
+    return 1 if failures else 0
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="making the folder", path=folder) from error
+
+
+def _write(tables: list[Table], folder: str) -> None:
+    for table in tables:
+        path = os.path.join(folder, f"{table.name}.csv")
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(table.to_csv())
+        except OSError as error:
+            raise DiskError.wrap(error, doing="writing", path=path) from error

@@ -1,0 +1,71 @@
+"""Links between the pages lead somewhere, every page can be reached, and pages speak of the project only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which headings can be linked to."""
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in HEADING.findall(prose(page))}
+
+
+def targets(page: Path) -> list[tuple[str, Path, str]]:
+    """Links of a page to other files: as written, the file, the heading."""
+    found = []
+    for link in LINK.findall(prose(page)):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        found.append((link, (page.parent / path).resolve() if path else page, anchor))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [
+        link
+        for link, path, anchor in targets(page)
+        if not path.exists() or not path.is_relative_to(ROOT) or (anchor and anchor not in anchors(path))
+    ]
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached:
+            reached.add(page)
+            waiting += [path for _, path, _ in targets(page) if path.suffix == ".md" and path.is_file()]
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - reached == set()
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(page.name[:4]) for page in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_first_two_commands_of_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shells = re.findall(r"^```(?:sh|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line.split("#")[0].strip() for shell in shells for line in shell.splitlines() if line.strip()]
+    assert lines[:2] == ["make demo", "make test"]
+
+
+def test_the_architecture_fits_on_a_page() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 100
