@@ -29,12 +29,13 @@ $(BIN)/python:
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
 		$(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 
-# What is installed is remembered in stamps, so only a changed pyproject.toml installs again.
-$(VENV)/.core: pyproject.toml | $(BIN)/python
+# What is installed is remembered in stamps, so only what changes the build installs again.
+BUILD := pyproject.toml hatch_build.py src/reblock/engine/moves.c
+$(VENV)/.core: $(BUILD) | $(BIN)/python
 	$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+$(VENV)/.dev: $(BUILD) | $(BIN)/python
 	$(PIP) install --editable '.[dev]'
 	@touch $(VENV)/.core $@
 

@@ -82,9 +82,7 @@ def test_an_untouched_copy_holds(project: Path) -> None:
         pytest.param("planner/__init__.py", "import h5py", "planning", id="planner imports h5py"),
         pytest.param("cost/__init__.py", "from zarr import open_array", "planning", id="cost imports zarr"),
         pytest.param("model/__init__.py", "from os import open", "planning", id="model imports os"),
-        pytest.param(
-            "strategies/__init__.py", "import threading", "planning", id="strategies import threading"
-        ),
+        pytest.param("strategies/__init__.py", "import threading", "planning", id="strategies import threading"),
         pytest.param(
             "geometry/__init__.py",
             "def late():\n    from concurrent.futures import ThreadPoolExecutor",

@@ -90,11 +90,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_every_exception_is_public() -> None:
-    raised = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, Exception)
-    }
+    raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert raised <= set(reblock.__all__)
     assert all(name in (errors.__doc__ or "") for name in raised)
 
@@ -136,9 +132,7 @@ HOSTS = "|".join(
 )
 FOREIGN = {
     "a registry host": re.compile(rf"\b(?:[\w-]+\.)*(?:{HOSTS})\b|--(?:extra-)?index-url"),
-    "a path of one machine": re.compile(
-        rf"(?<![\w./~*-])/(?:work|root|home|Users)/\w|{re.escape(str(ROOT))}\b"
-    ),
+    "a path of one machine": re.compile(rf"(?<![\w./~*-])/(?:work|root|home|Users)/\w|{re.escape(str(ROOT))}\b"),
 }
 
 

@@ -14,7 +14,8 @@ import sys, threading, reblock
 from reblock.storage import registry
 source, target, chunks, memory, codec = sys.argv[1:]
 job = reblock.plan(source, target, chunks=chunks, memory=memory, codec=codec)
-store = job.format.create(target.rstrip("/") + ".warm", "", job.schema)   # codec libraries are loaded before the count starts
+# Codec libraries are loaded before the count starts.
+store = job.format.create(target.rstrip("/") + ".warm", "", job.schema)
 data = __import__("numpy").zeros(store.layout.object_bytes, "u1")
 if store.layout.encoded:
     store.encode(data)

@@ -63,7 +63,7 @@ def test_runs_grow_along_the_fastest_axis_on_disk():
 def test_the_engine_needs_a_unit_in_flight_beside_the_run():
     problem = raw((16,) * 3, (16,) * 3, (4,) * 3, 256)
     assert propose(problem).passes[0].read == Grid.of((16,) * 3, (4, 4, 16))
-    for flight, read in ((SMALL_PIECE_BYTES, (4, 4, 16)), (SMALL_PIECE_BYTES - 1, (4, 4, 4))):
+    for flight, read in ((SMALL_PIECE_BYTES, (4, 4, 16)), (SMALL_PIECE_BYTES - 1, (4, 4, 12))):
         budget = replace(problem, held=False, memory_bytes=256 + flight)
         plan = propose(budget)
         assert plan.passes[0].read == Grid.of((16,) * 3, read)

@@ -25,6 +25,7 @@ from reblock.engine.disk import Disk, Handle
 from reblock.engine.reading import Loaded, Piece, Visit, open_raw, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured
+from reblock.engine.scatter import Scatter
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
 from reblock.model import Index, Pass, Store, Way
@@ -64,7 +65,7 @@ class _Pipeline:
         self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
         self._buffers = Buffers(memory_bytes - self._flight)
         self._writer = Writer(store, sweep.write_access, disk)
-        self._fill = fill_scalar(view.store)
+        self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill_scalar(view.store))
         self._progress = progress or (lambda _: None)
         self._depth = depth
         self._queue = Semaphore(2 * depth)
@@ -153,7 +154,7 @@ class _Pipeline:
             if opened is None:
                 require_fill(shared.visit)
             loaded = read_raw(shared.visit, piece, opened, self._thread_staging())
-            self._scatter(loaded, missing=opened is None and piece is shared.visit.pieces[0])
+            self._deliver(loaded, missing=opened is None and piece is shared.visit.pieces[0])
         finally:
             shared.done()
 
@@ -162,12 +163,12 @@ class _Pipeline:
             with self._serial:
                 arrived = list(read_units(visit, self._disk, self._thread_staging()))
             for loaded in arrived:
-                self._scatter(loaded, missing=False)
+                self._deliver(loaded, missing=False)
             return
         for loaded in read_units(visit, self._disk, self._thread_staging()):
             if loaded.array is None:
                 require_fill(visit)
-            self._scatter(loaded, missing=loaded.array is None)
+            self._deliver(loaded, missing=loaded.array is None)
 
     def _thread_staging(self) -> Staging:
         if not hasattr(self._staging, "slots"):
@@ -175,21 +176,21 @@ class _Pipeline:
         slots: Staging = self._staging.slots
         return slots
 
-    def _scatter(self, loaded: Loaded, *, missing: bool) -> None:
+    def _deliver(self, loaded: Loaded, *, missing: bool) -> None:
         """Copy elements into their write boxes; boxes that are complete go to the writers."""
-        for index in self._sweep.writes.touching(loaded.wanted):
-            buffer = self._open[index]
-            count = buffer.take(loaded, self._fill)
-            with self._lock:
+        complete = []
+        copied = self._scatter(loaded, self._open)
+        with self._lock:
+            for index, count in copied:
+                buffer = self._open[index]
                 buffer.missing -= count
-                complete = not buffer.missing
-                self._held += count
-                self.measured.held_elements = max(self.measured.held_elements, self._held)
-            if complete:
-                self._writers.submit(self._write, index, buffer)
-        if missing:
-            with self._lock:
-                self.measured.missing_chunks += 1
+                if not buffer.missing:
+                    complete.append((index, buffer))
+            self._held += loaded.wanted.size
+            self.measured.held_elements = max(self.measured.held_elements, self._held)
+            self.measured.missing_chunks += missing
+        for index, buffer in complete:
+            self._writers.submit(self._write, index, buffer)
 
     # ---------------------------------------------------------------- writers
     def _write(self, index: Index, buffer: Buffer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 
 import numpy as np
@@ -33,6 +34,11 @@ class Buffer:
     """The same memory as an array in the target's axes."""
     missing: int
     """Elements that have not arrived yet."""
+
+    @cached_property
+    def address(self) -> int:
+        """Where the memory is."""
+        return int(self.flat.__array_interface__["data"][0])
 
     def take(self, loaded: Loaded, fill: object) -> int:
         """Copy what belongs here out of loaded elements; returns how many they were."""
