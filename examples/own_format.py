@@ -172,8 +172,9 @@ def main() -> None:
         assert reblock.verify(f"{folder}/scan.npy", f"{folder}/scan.zarr").equal
         print(reblock.open(f"{folder}/scan.plain")[0, 0, :3], "read back from", "scan.plain")
 
-        # The rest of the contract takes longer: random arrays.
-        options = ["-q", "--no-header", "--disable-warnings", "-p", "no:cacheprovider", "-k", "not any_array"]
+        # What is left out takes longer: random arrays, by Hypothesis.
+        plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        options = ["-q", "--no-header", "--disable-warnings", *plugins, "-k", "not any_array"]
         code = pytest.main([*options, "-c", os.devnull, f"--rootdir={folder}", f"--basetemp={folder}/tests", __file__])
     raise SystemExit(code)
 

@@ -199,7 +199,6 @@ def test_the_budget_that_is_asked_for_is_enough(
     assert np.array_equal(reblock.open(name)[...], sample)
 
 
-@pytest.mark.xfail(reason="the planner does not find the smallest budget yet", strict=False)
 @pytest.mark.parametrize(("name", "codec"), TARGETS)
 def test_a_byte_less_than_is_asked_for_is_refused(here: Path, sample: Any, call: Call, name: str, codec: str) -> None:
     words = ["plan", "x.npy", name, "--chunks", "10,10", "--codec", codec, "--json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -156,8 +157,18 @@ def plan(
     return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
 
 
-def run(job: Job, *, overwrite: bool = False, scratch: Where | None = None, progress: Progress | None = None) -> Report:
-    """Carry out a plan: read the source, write the target, say what it took."""
+def run(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    scratch: Where | None = None,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Carry out a plan: read the source, write the target, say what it took.
+
+    `cancelled` is asked now and then from any thread; once it says yes, the run tidies up and raises KeyboardInterrupt.
+    """
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
     began = perf_counter()
@@ -166,10 +177,10 @@ def run(job: Job, *, overwrite: bool = False, scratch: Where | None = None, prog
     _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
     staging.check()
-    staging.start()
     try:
+        staging.start()
         with ScratchFolder(job.plan, staging.folder if scratch is None else os.fspath(scratch)) as intermediates:
-            measured = _carry_out(job, staging.path, intermediates, progress)
+            measured = _carry_out(job, staging.path, intermediates, progress, cancelled)
         staging.publish()
     finally:
         staging.discard()
@@ -199,22 +210,25 @@ def _distinct(source: Store, target: Location) -> None:
         raise UsageError(f"source {source.location} and target {target} overlap: write elsewhere, then replace")
 
 
-def _carry_out(job: Job, path: str, scratch: ScratchFolder, progress: Progress | None) -> list[Measured]:
+def _carry_out(
+    job: Job, path: str, scratch: ScratchFolder, progress: Progress | None, cancelled: Callable[[], bool]
+) -> list[Measured]:
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target")
-    done = 0
+    done, lock = 0, Lock()
     whole = job.decision.problem.target.nbytes
 
     def tell(count: int) -> None:
         nonlocal done
-        done += count
+        with lock:
+            done += count
         if progress:
             progress(done, whole)
 
     try:
         store = job.format.create(path, job.target.inner, job.schema)
         try:
-            measured = execute_plan(job.plan, job.source, store, scratch, progress=tell)
+            measured = execute_plan(job.plan, job.source, store, scratch, progress=tell, cancelled=cancelled)
             store.commit()
         except BaseException:
             store.abort()

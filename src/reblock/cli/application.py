@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -159,22 +158,9 @@ def start() -> NoReturn:
     if not sys.warnoptions:
         # What libraries have to say to programmers is no message to the people who run us.
         warnings.simplefilter("ignore")
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
     try:
         application.main()
     finally:
         # All is said and done; a late Ctrl-C must not change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(0)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """The first Ctrl-C stops the work; a second one must not stop the tidying up after it."""
-    signal.signal(signal.SIGINT, _ask_for_patience)
-    raise KeyboardInterrupt
-
-
-def _ask_for_patience(_number: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.write(2, b"reblock: tidying up; once more leaves the unfinished target behind\n")

@@ -119,5 +119,6 @@ def _rate(rates: dict[str, float], codec: str) -> float:
     """Rate of the slowest stage of a codec that has one."""
     if not codec:
         return float("inf")
-    known = [rates[name] for name in rates if name in codec]
+    stages = [stage.partition(":")[0] for stage in codec.split("+")]
+    known = [rates[name] for name in stages if name in rates]
     return min(known) if known else rates.get("default", float("inf"))

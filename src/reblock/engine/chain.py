@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from reblock.engine.pipeline import Progress, execute
+from reblock.engine.pipeline import Cancelled, Progress, execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
 from reblock.model import Index, Plan, Store
@@ -22,15 +22,21 @@ class Scratch(Protocol):
 
 
 def execute_plan(
-    plan: Plan, view: View, store: Store, scratch: Scratch, *, progress: Progress | None = None
+    plan: Plan,
+    view: View,
+    store: Store,
+    scratch: Scratch,
+    *,
+    progress: Progress | None = None,
+    cancelled: Cancelled = lambda: False,
 ) -> list[Measured]:
     """Carry out a plan; one measurement per pass."""
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
-        _run(plan, view, store, scratch, measured, None, progress)
+        _run(plan, view, store, scratch, measured, None, progress, cancelled)
         return measured
     for task in plan.passes[0].tasks.indices():
-        _run(plan, view, store, scratch, measured, [task], progress)
+        _run(plan, view, store, scratch, measured, [task], progress, cancelled)
     return measured
 
 
@@ -42,6 +48,7 @@ def _run(
     measured: list[Measured],
     tasks: Iterable[Index] | None,
     progress: Progress | None,
+    cancelled: Cancelled,
 ) -> None:
     """All passes, for all tasks or for some; an intermediate array is gone as soon as it has been read."""
     last = len(plan.passes) - 1
@@ -55,6 +62,7 @@ def _run(
             depth=plan.depth,
             progress=progress if number == last else None,
             tasks=tasks,
+            cancelled=cancelled,
         )
         measured[number].add(done)
         if number:

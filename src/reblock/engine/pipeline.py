@@ -32,6 +32,9 @@ from reblock.model import Index, Pass, Store, Way
 
 #: Called with the logical bytes that have just been written.
 Progress = Callable[[int], None]
+#: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
+#: own locks are left locked by one.
+Cancelled = Callable[[], bool]
 
 
 def execute(
@@ -43,10 +46,11 @@ def execute(
     depth: int,
     disk: Disk | None = None,
     progress: Progress | None = None,
+    cancelled: Cancelled = lambda: False,
     tasks: Iterable[Index] | None = None,
 ) -> Measured:
     """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget."""
-    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress)
+    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress, cancelled)
     return pipeline.run(sweep.tasks.indices() if tasks is None else tasks)
 
 
@@ -60,6 +64,7 @@ class _Pipeline:
         depth: int,
         disk: Disk,
         progress: Progress | None,
+        cancelled: Cancelled,
     ) -> None:
         self._sweep, self._view, self._disk = sweep, view, disk
         self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
@@ -67,6 +72,7 @@ class _Pipeline:
         self._writer = Writer(store, sweep.write_access, disk)
         self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill_scalar(view.store))
         self._progress = progress or (lambda _: None)
+        self._cancelled = cancelled
         self._depth = depth
         self._queue = Semaphore(2 * depth)
         self._open: dict[Index, Buffer] = {}
@@ -86,6 +92,7 @@ class _Pipeline:
         ):
             try:
                 self._dispatch(tasks)
+                self._settle()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001 - raised again below, once the threads have ended
@@ -105,7 +112,17 @@ class _Pipeline:
                     self._start(visit)
             self.measured.tasks += 1
 
+    def _settle(self) -> None:
+        """Wait for the last write, but not if the run is cancelled; the executors' own wait would."""
+        while self._open and not self._stopped.wait(0.01):
+            self._check()
+
+    def _check(self) -> None:
+        if self._cancelled():
+            raise KeyboardInterrupt
+
     def _start(self, visit: Visit) -> None:
+        self._check()
         self.measured.source += visit_traffic(visit)
         if not visit.raw:
             for piece in visit.pieces:
@@ -125,6 +142,7 @@ class _Pipeline:
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
         while not self._queue.acquire(timeout=0.5):
+            self._check()
             if self._stopped.is_set():
                 raise Stopped
         if self._stopped.is_set():
@@ -197,6 +215,7 @@ class _Pipeline:
         if self._stopped.is_set() and self._error is not None:
             return
         try:
+            self._check()
             traffic = self._writer.write(buffer)
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, total
+from reblock.cost.memory import most_stored_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Plan, Problem
 from reblock.planner.check import check
 from reblock.planner.search import search
 from reblock.strategies import strategies
-from reblock.strategies.family import fit
+from reblock.strategies.family import fit, needed_bytes
 from reblock.units import format_size
 
 #: Name of the strategy that searches the whole family.
@@ -165,8 +167,35 @@ def _worse(other: Alternative, best: Alternative, objective: str) -> str:
 
 
 def least_memory(problem: Problem) -> int:
-    """The smallest budget under which any plan of the family runs."""
-    return choose(replace(problem, memory_bytes=UNLIMITED), objective="memory").cost.peak_bytes
+    """The smallest budget under which there is a plan: with a byte less there is none.
+
+    The thriftiest plan of the search is nearly always it. Where some strategy can do with less, the border is sought
+    between that and what writing one target object takes.
+    """
+    high = choose(replace(problem, memory_bytes=UNLIMITED), objective="memory").cost.peak_bytes
+    low = max(problem.memory_bytes, _floor(problem) - 1)
+    names, middle = list(strategies()), high - 1
+    while low < middle:
+        tried = replace(problem, memory_bytes=middle)
+        plans = {name: plan for name in names if (plan := _hear(name, tried, "memory").plan) is not None}
+        if plans:
+            names = list(plans)
+            high = min(needed_bytes(plan, tried) for plan in plans.values())
+        else:
+            low = middle
+        middle = (low + high) // 2
+    return high
+
+
+def _floor(problem: Problem) -> int:
+    """What no plan can do without: one target object where it is written whole, and its encoded copy."""
+    target = problem.target
+    if target.partial_writes:
+        return 0
+    if problem.held:
+        return prod(target.objects.largest) * target.itemsize
+    encoded = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
+    return target.object_bytes + encoded
 
 
 def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:

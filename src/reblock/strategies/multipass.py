@@ -35,14 +35,13 @@ from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, needed_bytes
+from reblock.strategies.meetings import meeting, most_blocks
 from reblock.strategies.templates import (
     Shape,
     fits,
     geometric_mean,
     geometric_thirds,
     make_pass,
-    meeting,
-    most_blocks,
     pieces,
     rank,
     single_pass,

@@ -28,16 +28,13 @@ from fractions import Fraction
 from functools import cache
 from math import gcd, inf, isqrt, lcm, log, prod
 
-import numpy as np
-import numpy.typing as npt
-
 from reblock.cost.estimate import estimate, moving_seconds
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
-from reblock.geometry import Axis, Grid
-from reblock.geometry.axis import Ints
+from reblock.geometry import Grid
 from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
 from reblock.strategies.family import needed_bytes
+from reblock.strategies.meetings import grouped, lazy, meeting, most_blocks
 from reblock.units import format_size
 
 Shape = tuple[int, ...]
@@ -254,87 +251,6 @@ def _with(counts: Shape, axis: int, count: int) -> Shape:
 
 
 # ------------------------------------------------------------------ the same on real axes
-def meeting(one: Axis, two: Axis) -> Axis:
-    """The LCM blocks of any two axes: cut where both are."""
-    fewer, more = (one, two) if one.count <= two.count else (two, one)
-    return _select(fewer, more, lambda cuts: more.floors(cuts) == cuts)
-
-
-def grouped(blocks: Axis, meet: Axis, count: int) -> Axis:
-    """Runs of `count` blocks, begun anew at every cut of `meet`, which is coarser."""
-    if count <= 1:
-        return blocks.clipped()
-    if meet.count <= 1:
-        return blocks.multiple(min(count, blocks.count))
-    if count >= most_blocks(blocks, meet):
-        return meet
-    return _select(blocks, meet, lambda cuts: (blocks.indices(cuts) - blocks.indices(meet.floors(cuts))) % count == 0)
-
-
-def lazy(source: Axis, target: Axis) -> Axis:
-    """Just enough source blocks at a time to finish one more target block; plain ones where that has no pattern."""
-    found = _select(
-        source,
-        target,
-        lambda cuts: (cuts == 0) | (target.floors(cuts) > source.starts(np.maximum(source.indices(cuts) - 1, 0))),
-    )
-    return found if len(found.head) + len(found.pattern) + len(found.tail) <= MANY_BLOCKS else source.clipped()
-
-
-def most_blocks(blocks: Axis, outer: Axis) -> int:
-    """Most blocks of one axis that meet one block of another."""
-    if outer.count <= 1:
-        return blocks.count
-    first, last = max(blocks.middle[0], outer.middle[0]), min(blocks.middle[1], outer.middle[1]) - outer.largest
-    period = lcm(blocks.period or 1, outer.period or 1)
-    repeats = last - first > 2 * period
-    cuts = np.concatenate([outer.cuts(0, first + period), outer.cuts(last)]) if repeats else outer.cuts()
-    ends = outer.starts(outer.indices(cuts) + 1)
-    return int((blocks.indices(ends - 1) - blocks.indices(cuts)).max()) + 1
-
-
-def _select(axis: Axis, other: Axis, keep: Callable[[Ints], npt.NDArray[np.bool_]]) -> Axis:
-    """The cuts that `keep` keeps: 0 always, and the same ones in each period that both axes share."""
-
-    def kept(start: int, stop: int) -> Ints:
-        cuts = axis.cuts(start, stop)
-        return cuts[keep(cuts)]
-
-    first, last = max(axis.middle[0], other.middle[0]), min(axis.middle[1], other.middle[1])
-    period = lcm(axis.period or 1, other.period or 1)
-    if last - first < 4 * period:
-        return Axis.of(_lengths(kept(0, axis.length), axis.length))
-    # What is kept may depend on the block before, so the first period is not yet like the others.
-    inside = kept(first + period, first + 2 * period)
-    start = int(inside[0]) if inside.size else first + period
-    repeats = (last - start) // period
-    head, tail = kept(0, start), kept(start + repeats * period, axis.length)
-    if not inside.size:
-        return Axis.of(_lengths(np.concatenate([head, tail]), axis.length))
-    return _plain(
-        _lengths(head, start),
-        _lengths(kept(start, start + period), start + period),
-        repeats,
-        _lengths(tail, axis.length),
-    )
-
-
-def _lengths(cuts: Ints, stop: int) -> Shape:
-    return tuple(np.diff(cuts, append=stop).tolist())
-
-
-def _plain(head: Shape, pattern: Shape, repeats: int, tail: Shape) -> Axis:
-    """An axis with the shortest pattern, which takes in what equals it before and behind."""
-    if len(set(pattern)) == 1:
-        pattern, repeats = pattern[:1], repeats * len(pattern)
-    size = len(pattern)
-    while head[-size:] == pattern:
-        head, repeats = head[:-size], repeats + 1
-    while tail[:size] == pattern:
-        tail, repeats = tail[size:], repeats + 1
-    return Axis(head, pattern, repeats, tail)
-
-
 def pieces(layout: Layout, limit_bytes: int, *, writing: bool) -> Grid:
     """The blocks of a layout; where byte runs can be moved, contiguous parts of at most so many bytes."""
     blocks = (layout.objects if writing else layout.units).clipped()

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from reblock.cli.interrupt import stoppable
 from reblock.cli.options import as_json as json_option
 from reblock.cli.output import emit
 from reblock.cli.progress import progress
@@ -97,8 +98,10 @@ def _travel(leg: _Leg, folder: str, say: Callable[[str], None]) -> dict[str, Any
     source, target = os.path.join(folder, leg.source), os.path.join(folder, leg.target)
     job = api.plan(source, target, chunks=leg.chunks, memory=_MEMORY, **leg.view)
     say(f"\n{_indented(text.brief(job.decision) if leg is _LEGS[0] else text.headline(job.decision))}")
-    with progress(leg.target) as tell:
-        report = api.run(job, progress=tell)
+    with progress(leg.target) as tell, stoppable() as cancelled:
+        report = api.run(job, progress=tell, cancelled=cancelled)
+    if cancelled():
+        raise KeyboardInterrupt
     shown = text.report(report, job.decision).replace(target, leg.target)
     say(f"\n{leg.words('run')}\n{_indented(shown)}")
     verdict = api.verify(source, target, **leg.view)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.interrupt import stoppable
 from reblock.cli.output import emit
 from reblock.cli.progress import progress
 
@@ -39,6 +40,6 @@ def command(source: str, target: str, scratch: str | None, overwrite: bool, as_j
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
-    with progress(target) as tell:
-        report = api.run(job, overwrite=overwrite, scratch=scratch, progress=tell)
+    with progress(target) as tell, stoppable() as cancelled:
+        report = api.run(job, overwrite=overwrite, scratch=scratch, progress=tell, cancelled=cancelled)
     emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
