@@ -218,7 +218,7 @@ def test_objects_have_what_is_described(here: Path) -> None:
 
 # ---------------------------------------------------------------- strategies, formats, errors
 def test_every_strategy_is_described() -> None:
-    assert sorted(keys(read("strategies"))) == sorted(["auto", *strategies()])
+    assert sorted(keys(read("strategies"))) == sorted(["auto", "search", *strategies()])
 
 
 def test_every_format_is_described() -> None:

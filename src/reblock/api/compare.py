@@ -29,6 +29,9 @@ class Verdict:
     target_digest: str | None = None
     """Digest of the target's content."""
 
+    def __bool__(self) -> bool:
+        return self.equal
+
     def to_json(self) -> dict[str, Any]:
         return {
             "equal": self.equal,

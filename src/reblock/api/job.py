@@ -21,7 +21,7 @@ from reblock.api.request import (
 )
 from reblock.api.scratch import ScratchFolder
 from reblock.engine import Measured, Report, View, execute_plan, measured_cost
-from reblock.errors import DiskError, UsageError
+from reblock.errors import DiskError, StorageError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
 from reblock.planner import AUTO, Decision, check, choose
@@ -137,6 +137,8 @@ def plan(
             strict=is_strict(on_missing),
         )
         where = None if target is None else Location.parse(target)
+        if where is not None and where.is_url:
+            raise UsageError(f"{where.path}: only local files can be written in this version, not URLs")
         kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
         schema = kind.adapt(wanted_schema(view, chunks, shards, wanted_codec, dtype), asked)
         view_layout, layout = view.layout, kind.layout(schema)
@@ -177,6 +179,8 @@ def run(
     _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
     staging.check()
+    if job.target.inner:
+        _alone(job.target)
     try:
         staging.start()
         with ScratchFolder(job.plan, staging.folder if scratch is None else os.fspath(scratch)) as intermediates:
@@ -197,9 +201,17 @@ def run(
     )
 
 
-def repartition(source: Where | Array, target: Where, *, overwrite: bool = False, **options: Any) -> Report:
-    """Plan and run in one call; takes what `plan` takes."""
-    return run(plan(source, target, **options), overwrite=overwrite)
+def repartition(
+    source: Where | Array,
+    target: Where,
+    *,
+    overwrite: bool = False,
+    scratch: Where | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Report:
+    """Plan and run in one call; takes what `plan` and `run` take."""
+    return run(plan(source, target, **options), overwrite=overwrite, scratch=scratch, progress=progress)
 
 
 def _distinct(source: Store, target: Location) -> None:
@@ -208,6 +220,20 @@ def _distinct(source: Store, target: Location) -> None:
     two = os.path.realpath(target.path)
     if one == two or one.startswith(two + os.sep) or two.startswith(one + os.sep):
         raise UsageError(f"source {source.location} and target {target} overlap: write elsewhere, then replace")
+
+
+def _alone(target: Location) -> None:
+    """A file is replaced as a whole, so it must hold nothing but the array that is replaced."""
+    if os.path.lexists(target.path):
+        try:
+            inside = Location.parse(registry.open(target.path).location).inner
+        except StorageError:
+            inside = None
+        if inside != target.inner:
+            raise UsageError(
+                f"{target.path} exists and holds more than {target.inner}: writing into an existing file is not "
+                "possible yet, choose a new file"
+            )
 
 
 def _carry_out(

@@ -39,8 +39,16 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
         codec=schema.codec if codec is None else codec,
         fill_value=_cast(schema.fill_value, wanted_dtype),
         axes=names,
-        notes=(),
+        notes=_conversion(schema.dtype, wanted_dtype),
     )
+
+
+def _conversion(before: np.dtype[Any], after: np.dtype[Any]) -> tuple[str, ...]:
+    """What becomes of elements of another type, in words."""
+    if before.newbyteorder("=") == after.newbyteorder("="):
+        return () if before == after else (f"byte order changes from {before.str} to {after.str}",)
+    loses = "" if np.can_cast(before, after, "safe") else ": values that do not fit are rounded, wrapped or cut off"
+    return (f"elements are converted from {before.name} to {after.name}{loses}",)
 
 
 def _kept_chunks(view: View) -> tuple[Cut, ...]:

@@ -32,10 +32,10 @@ def parse_chunks(
     """Per axis a chunk length, all its lengths, or AUTO.
 
     Text is `64,32,-1`, where -1 or `full` is the whole axis, `3+3+4` all the lengths, `auto` the advisor's choice; or
-    by name, `time=-1,lat=32`, where the other axes keep their default.
+    by name, `time=-1,lat=32`, where the other axes keep their default. One integer is for every axis.
     """
     if isinstance(chunks, int):
-        chunks = [chunks]
+        chunks = [chunks] * len(shape)
     items: list[int | str | Sequence[int]] = list(chunks.split(",")) if isinstance(chunks, str) else list(chunks)
     if chunks == "()":
         items = []
@@ -97,8 +97,10 @@ def parse_region(text: str | Sequence[slice] | None, shape: Sequence[int]) -> Bo
         if part.step not in (None, 1):
             raise UsageError(f"the region {_shown(text)} has a step; only whole ranges can be taken")
         start, stop, _ = part.indices(length)
-        if (part.stop is not None and part.stop > length) or start >= stop:
-            raise UsageError(f"the range {part.start}:{part.stop} takes nothing from, or leaves, an axis of {length}")
+        if part.stop is not None and part.stop > length:
+            raise UsageError(f"the range {_range(part)} ends at {part.stop}, beyond the axis: its length is {length}")
+        if start >= stop:
+            raise UsageError(f"the range {_range(part)} takes nothing from an axis of length {length}")
         bounds.append((start, stop))
     return Box(tuple(a for a, _ in bounds), tuple(b for _, b in bounds))
 
@@ -111,6 +113,10 @@ def parse_order(text: str | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     if sorted(axes) != list(range(ndim)):
         raise UsageError(f"a transpose of {ndim} axes is a permutation of 0..{ndim - 1}, not {_shown(text)}")
     return axes
+
+
+def _range(part: slice) -> str:
+    return f"{'' if part.start is None else part.start}:{'' if part.stop is None else part.stop}"
 
 
 def _slice(text: str) -> slice:

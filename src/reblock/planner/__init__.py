@@ -1,7 +1,7 @@
 """The planner: ranks what strategies propose, checks it, and says why."""
 
 from reblock.planner.check import check
-from reblock.planner.choose import AUTO, OBJECTIVES, Alternative, Decision, choose
+from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
 from reblock.planner.chunks import proportional
 
-__all__ = ["AUTO", "OBJECTIVES", "Alternative", "Decision", "check", "choose", "proportional"]
+__all__ = ["AUTO", "OBJECTIVES", "SEARCH", "Alternative", "Decision", "check", "choose", "proportional"]

@@ -17,8 +17,10 @@ from reblock.strategies import strategies
 from reblock.strategies.family import fit, needed_bytes
 from reblock.units import format_size
 
-#: Name of the strategy that searches the whole family.
+#: Asks everybody and takes the best.
 AUTO = "auto"
+#: Name of what the search over the whole family finds.
+SEARCH = "search"
 #: A budget that no problem reaches.
 UNLIMITED = 2**62
 
@@ -102,15 +104,13 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     if objective not in OBJECTIVES:
         raise UsageError(f"unknown objective {objective!r}: use one of {', '.join(OBJECTIVES)}")
     known = strategies()
-    if strategy != AUTO and strategy not in known:
-        raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted(known))}")
+    if strategy not in (AUTO, SEARCH, *known):
+        raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
     exact = False
-    if strategy == AUTO:
-        heard = [_hear(name, problem, objective) for name in known]
+    heard = [_hear(name, problem, objective) for name in known if strategy in (AUTO, name)]
+    if strategy in (AUTO, SEARCH):
         found, exact = _search(problem, objective)
         heard.insert(0, found)
-    else:
-        heard = [_hear(strategy, problem, objective)]
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
         raise _infeasible(problem, strategy, heard)
@@ -124,7 +124,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
         *(a for a in heard if not a.cost),
     ]
-    search_kind = "exact" if exact and best.strategy == AUTO else "bounded"
+    search_kind = "exact" if exact and best.strategy == SEARCH else "bounded"
     return Decision(
         problem,
         best.plan,
@@ -140,8 +140,8 @@ def _search(problem: Problem, objective: str) -> tuple[Alternative, bool]:
     try:
         plan, exact = search(problem, OBJECTIVES[objective], frugal=objective == "memory")
     except Refused as refusal:
-        return Alternative(AUTO, None, None, str(refusal)), False
-    return Alternative(AUTO, plan, total(estimate_passes(plan, problem), plan, problem), None), exact
+        return Alternative(SEARCH, None, None, str(refusal)), False
+    return Alternative(SEARCH, plan, total(estimate_passes(plan, problem), plan, problem), None), exact
 
 
 def _hear(name: str, problem: Problem, objective: str) -> Alternative:

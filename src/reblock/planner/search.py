@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reblock.cost.estimate import pass_seconds
+from reblock.cost.estimate import estimate, pass_seconds
 from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes, piece_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, Overlap, overlap
@@ -90,11 +90,19 @@ class Point:
 
 def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out."""
+    plans = []
     for cut in (True,) if frugal else (False, True):
         found, exact = _search(problem, key, cut=cut)
         if found is not None:
-            return fit(Plan("auto", problem.shape, (found,)), problem, frugal=frugal), exact
-    raise Refused(f"no single pass of the family fits {format_size(problem.memory_bytes)}")
+            plan = fit(Plan("search", problem.shape, (found,)), problem, frugal=frugal)
+            cost = estimate(plan, problem)
+            plans.append((key(cost), plan, exact))
+            if cost.seeks <= problem.lower_bound_seeks and cost.read_amplification <= 1:
+                break
+    if not plans:
+        raise Refused(f"no single pass of the family fits {format_size(problem.memory_bytes)}")
+    _, plan, exact = min(plans, key=lambda found: found[0])
+    return plan, exact
 
 
 def _search(problem: Problem, key: Ranking, *, cut: bool) -> tuple[Pass | None, bool]:
@@ -305,7 +313,8 @@ def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Iterat
     where = np.argwhere(room)
     for rank in np.lexsort(keys[::-1]).tolist():
         chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
-        read, write, tasks = (Grid(tuple(g)) for g in zip(*((p.read, p.write, p.tasks) for p in chosen), strict=True))
+        cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
+        read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
         writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
         yield Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
 
