@@ -25,20 +25,20 @@ import pytest
 import reblock
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.geometry import Grid
-from reblock.model import Bytes, Codec, Extent, Flat, Index, Layout, Read, Schema, Way
+from reblock.model import Bytes, Codec, Extent, Index, Layout, Read, Schema
+from reblock.storage.by_extent import RawByExtent
 from reblock.testing.contract import FormatContract
 
 HEADER = 512
 
 
 @dataclass(frozen=True)
-class PlainStore:
+class PlainStore(RawByExtent):
     """One .plain file: says where the elements lie; the engine reads and writes them."""
 
     path: str
     schema: Schema
     format = "plain"
-    reads = writes = Way.EXTENT
     fills = False
 
     @property
@@ -59,27 +59,11 @@ class PlainStore:
         said = {"plain": 1, "shape": list(self.schema.shape), "dtype": self.schema.dtype.str}
         return json.dumps(said).encode().ljust(HEADER - 1) + b"\n"
 
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
-        if len(data) != out.size:
-            raise CorruptError(f"{extent.path}: {len(data)} bytes, expected {out.size}")
-        out[:] = np.frombuffer(data, np.uint8)
-
-    def encode(self, data: Flat) -> Bytes:
-        return data.data
-
     def commit(self) -> None:
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 
-    def abort(self) -> None:
-        pass
-
     checkpoint = commit
-
-    def read_box(self, *_: Any) -> None:
-        raise NotImplementedError("only for formats whose library must move the bytes")
-
-    write_box = write_unit = read_box
 
 
 class PlainFormat:

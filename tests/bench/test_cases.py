@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from reblock.api import bench_cases
-from reblock.api.bench_cases import CountingDisk, run_cases
-from reblock.testing.recording import RecordingDisk
+from reblock.api.bench_cases import run_cases
 
 
 @pytest.fixture(autouse=True)
@@ -69,24 +68,3 @@ def test_cases_are_those_of_the_thesis() -> None:
             assert side // length <= bench_cases.MOST_BLOCKS
     assert sides <= {16, 24, 32, 36}
     assert len(sides) > 2
-
-
-def test_the_counting_disk_sees_what_the_recording_disk_sees(folder: Path) -> None:
-    path = str(folder / "x")
-    counted, recorded = CountingDisk(8, 8), RecordingDisk()
-    for disk in (counted, recorded):
-        with disk.writer(path) as handle:
-            handle.write([b"abcd", b"efgh"], 0)
-        with disk.writer(path) as handle:
-            handle.write([b"ab"], 0)
-            handle.write([b"cd"], 2)
-            handle.write([b"gh"], 6)
-        with disk.reader(path) as handle:
-            handle.read(memoryview(bytearray(4)), 0)
-            handle.read(memoryview(bytearray(4)), 4)
-        with disk.reader(path) as handle:
-            handle.read(memoryview(bytearray(2)), 6)
-    assert [visit.runs for visit in counted.visits] == [len(visit.runs()) for visit in recorded.visits] == [1, 2, 1, 1]
-    # Whole files cost one seek, parts one for the opening and one for each run.
-    assert [visit.seeks for visit in counted.visits] == [1, 3, 1, 2]
-    assert counted.seeks == 7

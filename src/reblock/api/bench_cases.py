@@ -6,7 +6,7 @@ target exchanged. The thesis runs a light version of its algorithm; here the ref
 the disk below it counts. Arrays are small enough for that, and blocks differ from axis to axis. ::
 
     predicted   Π, Σ of per-axis counts                  (reblock.cost.seeks)
-    counted     opens and byte ranges of every file      (CountingDisk)
+    counted     opens and byte ranges of every file      (RecordingDisk)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -24,10 +24,10 @@ import numpy as np
 
 from reblock.api.bench_runs import DEVICE, Array, Tell, create_blocks, holds, store_blocks
 from reblock.cost import held_elements, traffic
-from reblock.engine import Disk, View, execute_in_order
-from reblock.engine.disk import Handle
+from reblock.engine import View, execute_in_order
+from reblock.engine.recording import RecordingDisk, Visit
 from reblock.geometry import Axis, Grid
-from reblock.model import Bytes, Layout, Pass, Problem
+from reblock.model import Layout, Pass, Problem
 from reblock.planner import choose
 from reblock.render.tables import Column, Table
 from reblock.strategies.candidates import candidate, choice
@@ -42,76 +42,13 @@ READS_PER_PAIR = 5
 _UNLIMITED = 2**40
 
 
-# ---------------------------------------------------------------- a disk that counts
-@dataclass
-class _Visit:
-    """One opening of one file."""
-
-    whole_bytes: int
-    """Size of the files of its side."""
-    runs: int = 0
-    """Contiguous byte ranges."""
-    bytes: int = 0
-    """All of them."""
-    end: int = -1
-    """Where the last one ended."""
-
-    def move(self, offset: int, count: int) -> None:
-        self.runs += offset != self.end
-        self.bytes += count
-        self.end = offset + count
-
-    @property
-    def seeks(self) -> int:
-        """An opening, and one per run unless the file was moved whole."""
-        return 1 if self.runs == 1 and self.bytes == self.whole_bytes else 1 + self.runs
+def _seeks(visit: Visit, problem: Problem) -> int:
+    """An opening, and one seek per run unless the file was moved whole."""
+    whole = (problem.target if visit.writing else problem.source).object_bytes
+    runs = visit.runs()
+    return 1 if runs == [(0, whole)] else 1 + len(runs)
 
 
-@dataclass
-class CountingDisk(Disk):
-    """A real disk that counts openings and byte ranges, for arrays whose blocks have one size."""
-
-    source_bytes: int
-    """Size of a source block."""
-    target_bytes: int
-    """Size of a target block."""
-    visits: list[_Visit] = field(default_factory=list)
-    """All openings so far."""
-
-    def reader(self, path: str) -> Handle:
-        """Open a file for reading and count it."""
-        return self._counted(super().reader(path), self.source_bytes)
-
-    def writer(self, path: str) -> Handle:
-        """Open a file for writing and count it."""
-        return self._counted(super().writer(path), self.target_bytes)
-
-    def _counted(self, handle: Handle, whole_bytes: int) -> Handle:
-        self.visits.append(_Visit(whole_bytes))
-        return _CountingHandle(handle, self.visits[-1])
-
-    @property
-    def seeks(self) -> int:
-        """Openings plus runs inside partly touched files."""
-        return sum(visit.seeks for visit in self.visits)
-
-
-class _CountingHandle(Handle):
-    def __init__(self, handle: Handle, visit: _Visit) -> None:
-        super().__init__(handle.path, handle.detach())
-        self._visit = visit
-
-    def read(self, view: memoryview, offset: int) -> int:
-        count = super().read(view, offset)
-        self._visit.move(offset, count)
-        return count
-
-    def write(self, parts: Sequence[Bytes], offset: int) -> None:
-        super().write(parts, offset)
-        self._visit.move(offset, sum(len(part) for part in parts))
-
-
-# ---------------------------------------------------------------- the validation of the model
 @dataclass
 class _Tally:
     """Cases of one model."""
@@ -235,16 +172,17 @@ def _keep_pass(problem: Problem, source: Shape, target: Shape, rng: random.Rando
 
 
 def _count(sweep: Pass, problem: Problem, view: View, path: str, chunks: Shape, array: Array, tally: _Tally) -> None:
-    """Execute one pass on the counting disk and compare."""
+    """Execute one pass on the recording disk and compare."""
     reads = traffic(sweep.reads, problem.source, sweep.read_access)
     writes = traffic(sweep.writes, problem.target, sweep.write_access, writing=True)
     store = create_blocks(path, array.shape, chunks)
-    disk = CountingDisk(problem.source.object_bytes, problem.target.object_bytes)
+    disk = RecordingDisk()
     measured = execute_in_order(sweep, view, store, disk=disk)
+    counted = sum(_seeks(visit, problem) for visit in disk.visits)
     tally.cases += 1
     tally.predicted += reads.seeks + writes.seeks
-    tally.counted += disk.seeks
-    tally.wrong_seeks += disk.seeks != reads.seeks + writes.seeks
+    tally.counted += counted
+    tally.wrong_seeks += counted != reads.seeks + writes.seeks
     tally.wrong_held += measured.held_elements != held_elements(sweep)
     tally.wrong_bytes += not holds(store, array)
     store.abort()

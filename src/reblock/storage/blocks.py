@@ -18,26 +18,23 @@ import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
-
-import numpy as np
-import numpy.typing as npt
 
 from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError
-from reblock.geometry import Box, Grid
+from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
 from reblock.storage.blocks_manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.files import disk_errors, kind_of, sync
 from reblock.storage.npy_header import read_header, write_header
 
 
 @dataclass(frozen=True)
-class BlocksStore:
+class BlocksStore(RawByExtent):
     """One folder of block files."""
 
     path: str
@@ -62,14 +59,6 @@ class BlocksStore:
         return _layout(self.schema)
 
     @property
-    def reads(self) -> Way:
-        return Way.EXTENT
-
-    @property
-    def writes(self) -> Way:
-        return Way.EXTENT
-
-    @property
     def fills(self) -> bool:
         return False
 
@@ -88,23 +77,6 @@ class BlocksStore:
             return b""
         return _header(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
 
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
-        if len(data) != out.size:
-            raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
-        out[:] = np.frombuffer(data, np.uint8)
-
-    def encode(self, data: Flat) -> Bytes:
-        return data.data
-
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
     def checkpoint(self) -> None:
         sync(self.path)
 
@@ -114,9 +86,6 @@ class BlocksStore:
         write_manifest(self.path, self.manifest)
         sync(self.path)
         sync(os.path.dirname(os.path.abspath(self.path)))
-
-    def abort(self) -> None:
-        """Nothing is kept open."""
 
     def check_first_block(self) -> None:
         """The first block's own header agrees with the manifest; a missing block is for the reader to notice."""
@@ -234,10 +203,6 @@ def _header(schema: Schema, shape: tuple[int, ...], length: int = 0) -> bytes:
 def _refuse_inner(path: str, inner: str) -> None:
     if inner:
         raise UsageError(f"{path}: a block folder holds one array; leave out ::{inner}")
-
-
-def _not_needed() -> NoReturn:
-    raise NotImplementedError("blocks are read and written at extents")
 
 
 #: Found by the registry: blocks as .npy files.

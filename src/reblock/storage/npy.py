@@ -12,24 +12,21 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
-
-import numpy as np
-import numpy.typing as npt
 
 from reblock.errors import CorruptError, DiskError, UsageError
-from reblock.geometry import Box, Grid
+from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
+from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.files import read_head, sync, write_file
 from reblock.storage.npy_header import MAGIC, read_header, write_header
 
 
 @dataclass(frozen=True)
-class NpyStore:
+class NpyStore(RawByExtent):
     """One .npy file."""
 
     path: str
@@ -52,14 +49,6 @@ class NpyStore:
         return _layout(self.schema)
 
     @property
-    def reads(self) -> Way:
-        return Way.EXTENT
-
-    @property
-    def writes(self) -> Way:
-        return Way.EXTENT
-
-    @property
     def fills(self) -> bool:
         return False
 
@@ -73,23 +62,6 @@ class NpyStore:
         # `create` has written it; whoever writes the file anew, to rename it later, needs it again.
         return _header(self.schema, self.offset)
 
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
-        if len(data) != out.size:
-            raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
-        out[:] = np.frombuffer(data, np.uint8)
-
-    def encode(self, data: Flat) -> Bytes:
-        return data.data
-
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
     def checkpoint(self) -> None:
         sync(self.path)
 
@@ -97,9 +69,6 @@ class NpyStore:
         self._check_size()
         sync(self.path)
         sync(os.path.dirname(self.path) or ".")
-
-    def abort(self) -> None:
-        """Nothing is kept open."""
 
     def _check_size(self) -> None:
         try:
@@ -190,10 +159,6 @@ def _one_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _refuse_inner(path: str, inner: str) -> None:
     if inner:
         raise UsageError(f"{path}: npy holds one array; leave out ::{inner}")
-
-
-def _not_needed() -> NoReturn:
-    raise NotImplementedError("npy is read and written at extents")
 
 
 #: Found by the registry.

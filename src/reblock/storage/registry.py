@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -134,12 +136,17 @@ def open(location: str | os.PathLike[str], format: str | None = None) -> Store: 
 # ---------------------------------------------------------------- the table
 def _table() -> dict[str, Known]:
     """Every format by name; nobody can replace ours."""
-    others = {
-        entry.name: Known(entry.name, f"{entry.module}:{entry.attr}", install=f"mend {_distribution(entry)}")
-        for entry in entry_points(group=GROUP)
-    }
     own = {known.name: known for known in _OWN}
-    return own | {name: known for name, known in others.items() if name not in own}
+    return own | {known.name: known for known in _others(tuple(sys.path)) if known.name not in own}
+
+
+@lru_cache(maxsize=8)
+def _others(_path: tuple[str, ...]) -> tuple[Known, ...]:
+    """What other distributions on the path bring; looking through all of them takes time."""
+    return tuple(
+        Known(entry.name, f"{entry.module}:{entry.attr}", install=f"mend {_distribution(entry)}")
+        for entry in entry_points(group=GROUP)
+    )
 
 
 def _distribution(entry: EntryPoint) -> str:

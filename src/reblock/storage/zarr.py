@@ -8,16 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageError
-from reblock.geometry import Box
 from reblock.model.layout import Layout
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store
+from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.files import disk_errors, sync, write_file
 from reblock.storage.zarr_meta import Meta, Shard, parse_v2, parse_v3
@@ -30,7 +30,7 @@ _MANY_FOLDERS = 10_000
 
 
 @dataclass(frozen=True)
-class ZarrStore:
+class ZarrStore(ByExtent):
     """One zarr array."""
 
     path: str
@@ -57,14 +57,6 @@ class ZarrStore:
     @property
     def layout(self) -> Layout:
         return self.meta.layout
-
-    @property
-    def reads(self) -> Way:
-        return Way.EXTENT
-
-    @property
-    def writes(self) -> Way:
-        return Way.EXTENT
 
     @property
     def fills(self) -> bool:
@@ -157,15 +149,6 @@ class ZarrStore:
             out += index
         return out
 
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
-        _not_needed()
-
     # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
         sync(self.folder)
@@ -176,9 +159,6 @@ class ZarrStore:
             _replace_file(os.path.join(self.path, name), text.encode())
         if self.pending:
             sync(os.path.dirname(os.path.abspath(self.path)))
-
-    def abort(self) -> None:
-        """Nothing is kept open."""
 
 
 @dataclass(frozen=True)
@@ -315,10 +295,6 @@ def _parts(path: str, inner: str) -> list[str]:
 
 def _length(cut: Any) -> int:
     return int(cut)
-
-
-def _not_needed() -> NoReturn:
-    raise NotImplementedError("zarr chunks are read and written at extents")
 
 
 #: Found by the registry: new arrays are v3.

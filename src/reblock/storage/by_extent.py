@@ -1,0 +1,57 @@
+"""What stores have in common whose bytes the engine moves itself: a base for adapters, here and elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, UsageError
+from reblock.geometry import Box
+from reblock.model.store import Bytes, Extent, Flat, Index, Way
+
+
+class ByExtent:
+    """A store that names extents and has no library of its own to ask; nothing is kept open."""
+
+    @property
+    def reads(self) -> Way:
+        return Way.EXTENT
+
+    @property
+    def writes(self) -> Way:
+        return Way.EXTENT
+
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        """Not needed: the engine reads extents."""
+        _not_needed()
+
+    def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+        """Not needed: the engine writes extents."""
+        _not_needed()
+
+    def write_unit(self, index: Index, data: Bytes) -> None:  # noqa: ARG002 - never called
+        """Not needed: the engine writes extents."""
+        _not_needed()
+
+    def abort(self) -> None:
+        """Nothing is kept open."""
+
+
+class RawByExtent(ByExtent):
+    """The same for objects whose bytes are their elements."""
+
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        """Copy, once the size is right."""
+        if len(data) != out.size:
+            raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
+        out[:] = np.frombuffer(data, np.uint8)
+
+    def encode(self, data: Flat) -> Bytes:
+        """The bytes as they are."""
+        return data.data
+
+
+def _not_needed() -> NoReturn:
+    raise UsageError("this store is read and written by extents only")
