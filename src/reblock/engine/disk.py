@@ -1,21 +1,34 @@
-"""Disk: the one place where files are opened, read and written; errors leave it with path and errno."""
+"""Disk: the one place where files are opened, read and written; errors leave it with path and errno.
+
+Large transfers go past the kernel's page cache where the file system allows it (O_DIRECT): copying page by page
+through the cache costs more than the device, and pushes out everything else that is in it.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from reblock.errors import DiskError
-from reblock.model import Bytes
+from reblock.model import Bytes, Flat
+
+#: What direct transfers are aligned to: addresses, offsets and lengths.
+PAGE_BYTES = 4096
+#: Transfers from this size on go past the page cache.
+DIRECT_BYTES = 256 << 10
+_DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 class Handle:
     """One visit to one object: an open file."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, *, direct: bool = False) -> None:
         self.path = path
+        self.direct = direct
         self._descriptor = descriptor
 
     def size(self) -> int:
@@ -28,12 +41,42 @@ class Handle:
         try:
             while done < len(view):
                 count = os.preadv(self._descriptor, [view[done:]], offset + done)
-                if not count:
-                    break
                 done += count
+                if not count or (self.direct and count % PAGE_BYTES):  # the end of the file
+                    break
         except OSError as error:
             raise DiskError.wrap(error, doing="reading", path=self.path) from error
         return done
+
+    def read_run(self, staging: Flat, offset: int, size: int) -> tuple[Flat, int]:
+        """A run of bytes somewhere in a staging buffer that has two pages to spare, and how many there were."""
+        if not self.direct:
+            return staging[:size], self.read(memoryview(staging[:size]), offset)  # type: ignore[arg-type]
+        before = offset % PAGE_BYTES
+        whole = round_up(before + size)
+        got = self.read(memoryview(staging[:whole]), offset - before)  # type: ignore[arg-type]
+        return staging[before : before + size], min(max(got - before, 0), size)
+
+    def write_whole(self, flat: Flat) -> None:
+        """Write a page-aligned buffer as the whole content of a file."""
+        if not self.direct:
+            self.write([flat.data], 0)
+            return
+        padded = flat if flat.base is None else flat.base[: round_up(flat.size)]
+        try:
+            self.write([padded.data], 0)
+        except DiskError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._use_cache()
+            self.write([flat.data], 0)
+        self.resize(flat.size)
+
+    def _use_cache(self) -> None:
+        """Go on through the page cache: a file system may refuse single transfers, such as an odd rest."""
+        flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_DIRECT)
+        self.direct = False
 
     def write(self, parts: Sequence[Bytes], offset: int) -> None:
         """Write buffers one behind the other from a byte offset."""
@@ -87,23 +130,39 @@ class Handle:
 class Disk:
     """Opens files; tests replace it by one that records."""
 
-    def reader(self, path: str) -> Handle:
-        """Open a file for reading; FileNotFoundError where there is none."""
+    def reader(self, path: str, *, direct: bool = False) -> Handle:
+        """Open a file for reading; FileNotFoundError where there is none. `direct` is a wish."""
         try:
-            return Handle(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return _open(path, os.O_RDONLY | os.O_CLOEXEC, direct=direct)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise DiskError.wrap(error, doing="opening", path=path) from error
 
-    def writer(self, path: str) -> Handle:
-        """Open a file for writing; it and its folders are made where they do not exist."""
+    def writer(self, path: str, *, direct: bool = False) -> Handle:
+        """Open a file for writing; it and its folders are made where they do not exist. `direct` is a wish."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         try:
             try:
-                return Handle(path, os.open(path, flags, 0o666))
+                return _open(path, flags, direct=direct)
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                return Handle(path, os.open(path, flags, 0o666))
+                return _open(path, flags, direct=direct)
         except OSError as error:
             raise DiskError.wrap(error, doing="creating", path=path) from error
+
+
+def _open(path: str, flags: int, *, direct: bool) -> Handle:
+    """Open a file, past the page cache if that is wished for and can be."""
+    if direct and _DIRECT:
+        try:
+            return Handle(path, os.open(path, flags | _DIRECT, 0o666), direct=True)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # the file system's way to say no
+                raise
+    return Handle(path, os.open(path, flags, 0o666))
+
+
+def round_up(size: int) -> int:
+    """The next multiple of a page."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from reblock.cost.memory import most_stored_bytes
-from reblock.engine.disk import Disk, Handle
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle
 from reblock.engine.view import Array, View, shaped
 from reblock.errors import CorruptError
 from reblock.geometry import Box
@@ -122,7 +122,7 @@ def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
     if extent is None:
         return None
     try:
-        handle = disk.reader(extent.path)
+        handle = disk.reader(extent.path, direct=_is_large(visit))
     except FileNotFoundError:
         return None
     expected = visit.view.layout.objects.stored(visit.index).size * visit.view.layout.itemsize
@@ -133,6 +133,12 @@ def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
     return handle, extent.offset
 
 
+def _is_large(visit: Visit) -> bool:
+    """Whether every piece is one long run, which is worth to be read past the page cache."""
+    first = visit.pieces[0]
+    return visit.runs == 1 and first.length * visit.view.layout.itemsize >= DIRECT_BYTES
+
+
 def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, staging: Staging) -> Loaded:
     """One piece of a raw object."""
     if opened is None or piece.offsets is None:
@@ -140,9 +146,15 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
     layout = visit.view.layout
     handle, origin = opened
     size = piece.box.size * layout.itemsize
+    step = piece.length * layout.itemsize
+    if len(piece.offsets) == 1:
+        begin = origin + int(piece.offsets[0]) * layout.itemsize
+        flat, got = handle.read_run(staging("stored", size + 2 * PAGE_BYTES), begin, size)
+        if got < size:
+            raise visit.corrupt(handle.path, begin, size, f"only {got} bytes are there")
+        return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
     flat = staging("stored", size)[:size]
     memory = memoryview(flat)  # type: ignore[arg-type]  # numpy arrays are buffers
-    step = piece.length * layout.itemsize
     for number, offset in enumerate(piece.offsets.tolist()):
         begin = origin + offset * layout.itemsize
         got = handle.read(memory[number * step : (number + 1) * step], begin)

@@ -39,11 +39,11 @@ class RecordingDisk(Disk):
     def __init__(self) -> None:
         self.visits: list[Visit] = []
 
-    def reader(self, path: str) -> Handle:
+    def reader(self, path: str, *, direct: bool = False) -> Handle:  # noqa: ARG002 - pages would blur the ranges
         """Open a file for reading and note it."""
         return self._recorded(super().reader(path), writing=False)
 
-    def writer(self, path: str) -> Handle:
+    def writer(self, path: str, *, direct: bool = False) -> Handle:  # noqa: ARG002 - pages would blur the ranges
         """Open a file for writing and note it."""
         return self._recorded(super().writer(path), writing=True)
 

@@ -10,7 +10,7 @@ from threading import Lock
 
 import numpy as np
 
-from reblock.engine.disk import Disk
+from reblock.engine.disk import DIRECT_BYTES, Disk
 from reblock.engine.reading import Loaded
 from reblock.engine.view import Array, part, shaped
 from reblock.geometry import Box
@@ -93,15 +93,20 @@ class Writer:
             return self._whole(buffer, size)
         if self.access is Access.RUNS:
             return self._write_runs(buffer, size)
-        data = buffer.flat[:size]
+        data = buffer.flat
         layout = self.store.layout
-        encoded = self.store.encode(data) if layout.encoded or layout.indexed else data.data
+        raw = not (layout.encoded or layout.indexed)
+        encoded = data.data if raw else self.store.encode(data)
         if self.store.writes is Way.UNIT:
             with self._serial:
                 self.store.write_unit(buffer.index, encoded)
             return self._whole(buffer, size)
         place = self.store.place(buffer.index)
         before = self.store.preamble(buffer.index)
+        if raw and not place.offset and size >= DIRECT_BYTES and self.store.writes is Way.EXTENT:
+            with self._disk.writer(place.path, direct=True) as handle:
+                handle.write_whole(data)
+            return Traffic(1, 1, 1, size)
         with self._disk.writer(place.path) as handle:
             handle.write([before, encoded], place.offset - len(before))
         return Traffic(1, 1, 1, size)
