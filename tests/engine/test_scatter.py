@@ -50,7 +50,8 @@ def test_both_ways_copy_the_same(seed: int) -> None:
     results = []
     for compiled in (True, False):
         into = buffers(grid.clipped(), layout, whole=whole)
-        copied = Scatter(grid.clipped(), layout, access, 0, compiled=compiled)(loaded, into)
+        scatter = Scatter(grid.clipped(), layout, access, 0, compiled=compiled)
+        copied = scatter(loaded, scatter.window(wanted), into)
         results.append((copied, {index: buffer.flat.tobytes() for index, buffer in into.items()}))
     assert results[0] == results[1]
     assert sum(count for _, count in results[0][0]) == wanted.size
@@ -61,7 +62,8 @@ def test_other_types_are_converted_by_numpy() -> None:
     layout = Layout.raw(">i4", grid)
     into = buffers(grid, layout, whole=False)
     loaded = Loaded(Box((0,), (6,)), Box((1,), (6,)), np.arange(6, dtype="<i4"))
-    assert Scatter(grid, layout, Access.RUNS, 0)(loaded, into) == [((0,), 3), ((1,), 2)]
+    scatter = Scatter(grid, layout, Access.RUNS, 0)
+    assert scatter(loaded, scatter.window(loaded.wanted), into) == [((0,), 3), ((1,), 2)]
     assert into[(1,)].array.tolist() == [4, 5]
 
 
@@ -69,5 +71,7 @@ def test_what_is_not_stored_is_fill() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw("<i4", grid)
     into = buffers(grid, layout, whole=False)
-    Scatter(grid, layout, Access.RUNS, 7)(Loaded(Box((0,), (6,)), Box((2,), (6,)), None), into)
+    loaded = Loaded(Box((0,), (6,)), Box((2,), (6,)), None)
+    scatter = Scatter(grid, layout, Access.RUNS, 7)
+    scatter(loaded, scatter.window(loaded.wanted), into)
     assert [into[index].array.tolist() for index in ((0,), (1,))] == [[0, 0, 7, 7], [7, 7]]

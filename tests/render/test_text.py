@@ -148,7 +148,7 @@ notes
 
 def test_a_report_puts_measured_beside_predicted() -> None:
     decision = decide(**PROBLEMS["aligned"])
-    cost = decision.cost
+    cost = replace(decision.cost, seconds=2.0)
     measured = replace(cost, seconds=cost.seconds * 3, peak_bytes=0, scratch_bytes=5, seeks=2 * cost.seeks)
     report = Report(decision.plan, cost, measured, 1.5, 32, 33, 2, "y\n.zarr", 4, "sha256:0", ("a note",))
     shown = text.report(report, decision)
@@ -166,6 +166,9 @@ def test_a_report_puts_measured_beside_predicted() -> None:
     assert rows["peak memory"] == "0.00 ×"
     assert rows["scratch"] == "—"
     assert shown.endswith("notes\n  -  a note")
+    # A run of less than a second is mostly what no device model knows.
+    short = replace(report, predicted=replace(cost, seconds=0.5))
+    assert re.search(r"^  seconds .* —$", text.report(short, decision), flags=re.MULTILINE)
 
 
 def test_info_and_verdict() -> None:

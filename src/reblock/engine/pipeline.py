@@ -25,7 +25,7 @@ from reblock.engine.disk import Disk, Handle
 from reblock.engine.reading import Loaded, Piece, Visit, open_raw, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured
-from reblock.engine.scatter import Scatter
+from reblock.engine.scatter import Scatter, Window
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
 from reblock.model import Index, Pass, Store, Way
@@ -76,6 +76,7 @@ class _Pipeline:
         self._depth = depth
         self._queue = Semaphore(2 * depth)
         self._open: dict[Index, Buffer] = {}
+        self._claimed: Window | None = None
         self._lock, self._serial = Lock(), Lock()
         self._staging = local()
         self._stopped = Event()
@@ -125,20 +126,23 @@ class _Pipeline:
         self._check()
         self.measured.source += visit_traffic(visit)
         if not visit.raw:
-            for piece in visit.pieces:
-                self._claim(piece)
-            self._submit(self._read_units, visit)
+            windows = [self._claim(piece) for piece in visit.pieces]
+            self._submit(self._read_units, visit, windows)
             return
         shared = _Shared(visit, self._disk)
         for piece in visit.pieces:
-            self._claim(piece)
-            self._submit(self._read_piece, shared, piece)
+            self._submit(self._read_piece, shared, piece, self._claim(piece))
 
-    def _claim(self, piece: Piece) -> None:
+    def _claim(self, piece: Piece) -> Window:
         """Take memory for the write boxes that a piece touches first."""
-        for index in self._sweep.writes.touching(piece.wanted):
-            if index not in self._open:
-                self._open[index] = self._writer.buffer(self._sweep.writes.box(index), self._buffers.take)
+        window = self._scatter.window(piece.wanted)
+        if window is not self._claimed:
+            for index in window.indices:
+                if index not in self._open:
+                    self._open[index] = self._writer.buffer(self._sweep.writes.box(index), self._buffers.take)
+            # A box of the window that is finished meanwhile got all its elements: no later piece has any for it.
+            self._claimed = window
+        return window
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
         while not self._queue.acquire(timeout=0.5):
@@ -166,27 +170,28 @@ class _Pipeline:
         self._buffers.stop()
 
     # ---------------------------------------------------------------- readers
-    def _read_piece(self, shared: _Shared, piece: Piece) -> None:
+    def _read_piece(self, shared: _Shared, piece: Piece, window: Window) -> None:
         try:
             opened = shared.open()
             if opened is None:
                 require_fill(shared.visit)
             loaded = read_raw(shared.visit, piece, opened, self._thread_staging())
-            self._deliver(loaded, missing=opened is None and piece is shared.visit.pieces[0])
+            self._deliver(loaded, window, missing=opened is None and piece is shared.visit.pieces[0])
         finally:
             shared.done()
 
-    def _read_units(self, visit: Visit) -> None:
+    def _read_units(self, visit: Visit, windows: list[Window]) -> None:
         if visit.view.store.reads is Way.BOX:
             with self._serial:
                 arrived = list(read_units(visit, self._disk, self._thread_staging()))
-            for loaded in arrived:
-                self._deliver(loaded, missing=False)
+            for loaded, window in zip(arrived, windows, strict=True):
+                self._deliver(loaded, window, missing=False)
             return
-        for loaded in read_units(visit, self._disk, self._thread_staging()):
+        units = read_units(visit, self._disk, self._thread_staging())
+        for loaded, window in zip(units, windows, strict=True):
             if loaded.array is None:
                 require_fill(visit)
-            self._deliver(loaded, missing=loaded.array is None)
+            self._deliver(loaded, window, missing=loaded.array is None)
 
     def _thread_staging(self) -> Staging:
         if not hasattr(self._staging, "slots"):
@@ -194,10 +199,10 @@ class _Pipeline:
         slots: Staging = self._staging.slots
         return slots
 
-    def _deliver(self, loaded: Loaded, *, missing: bool) -> None:
+    def _deliver(self, loaded: Loaded, window: Window, *, missing: bool) -> None:
         """Copy elements into their write boxes; boxes that are complete go to the writers."""
         complete = []
-        copied = self._scatter(loaded, self._open)
+        copied = self._scatter(loaded, window, self._open)
         with self._lock:
             for index, count in copied:
                 buffer = self._open[index]
@@ -239,12 +244,20 @@ class _Shared:
         self._left = len(visit.pieces)
         self._opened: tuple[Handle, int] | None = None
         self._tried = False
+        self._error: Exception | None = None
 
     def open(self) -> tuple[Handle, int] | None:
         with self._lock:
             if not self._tried:
                 self._tried = True
-                self._opened = open_raw(self._disk, self.visit)
+                try:
+                    self._opened = open_raw(self._disk, self.visit)
+                except Exception as error:
+                    # Every piece must see it: an object that cannot be opened is not one that is not stored.
+                    self._error = error
+                    raise
+            if self._error is not None:
+                raise self._error
             return self._opened
 
     def done(self) -> None:

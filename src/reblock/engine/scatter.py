@@ -17,7 +17,7 @@ import numpy as np
 
 from reblock.engine.reading import Loaded
 from reblock.engine.writing import Buffer
-from reblock.geometry import Grid
+from reblock.geometry import Box, Grid
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Index, Layout
 
@@ -60,19 +60,16 @@ class Scatter:
         self._library = library() if compiled else None
         self._window = lru_cache(maxsize=64)(self._make_window)
 
-    def __call__(self, loaded: Loaded, buffers: Mapping[Index, Buffer]) -> list[tuple[Index, int]]:
-        """Copy; says which boxes got how many elements."""
-        array = loaded.array
+    def window(self, box: Box) -> Window:
+        """The write boxes that a box meets; the same object for the same boxes, while it is remembered."""
+        ranges = (axis.touching(a, b) for axis, a, b in zip(self._writes.axes, box.start, box.stop, strict=True))
+        return self._window(tuple((meets.start, meets.stop) for meets in ranges))
+
+    def __call__(self, loaded: Loaded, window: Window, buffers: Mapping[Index, Buffer]) -> list[tuple[Index, int]]:
+        """Copy into the boxes of a window; says which got how many elements."""
+        array, wanted = loaded.array, loaded.wanted
         if self._library is None or array is None or array.dtype != self._target.dtype:
-            return [(index, buffers[index].take(loaded, self._fill)) for index in self._writes.touching(loaded.wanted)]
-        wanted = loaded.wanted
-        ranges = tuple(
-            (meets.start, meets.stop)
-            for meets in (
-                axis.touching(a, b) for axis, a, b in zip(self._writes.axes, wanted.start, wanted.stop, strict=True)
-            )
-        )
-        window = self._window(ranges)
+            return [(index, buffers[index].take(loaded, self._fill)) for index in window.indices]
         table = np.array([buffers[index].address for index in window.indices], np.uint64)
         place = np.array([array.strides, loaded.box.start, wanted.start, wanted.stop], np.int64)
         copied = np.empty(len(table), np.int64)
