@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oracle
 from reblock.errors import Refused, UsageError
 from reblock.geometry import Axis
-from reblock.geometry.axis import FEW_BLOCKS, common_step
+from reblock.geometry.axis import FEW_BLOCKS
 from reblock.testing.problems import axes, shifted, split
 
 lengths = st.integers(1, 60)
@@ -142,11 +142,6 @@ def test_step() -> None:
 
 def test_multiple_of_a_longer_tail() -> None:
     assert Axis((), (3,), 4, (5,)).multiple(2).lengths() == [6, 6, 5]
-
-
-def test_common_step() -> None:
-    assert common_step(Axis.regular(100, 6), Axis.regular(100, 4)) == 12
-    assert common_step(Axis.regular(100, 6), Axis.of([1, 99])) is None
 
 
 def test_refine_wants_one_length() -> None:

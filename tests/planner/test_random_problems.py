@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -16,13 +17,15 @@ import pytest
 
 from cases import check_pass, fill, make
 from reblock.cost import PRESETS
+from reblock.cost.estimate import estimate_passes
 from reblock.cost.memory import held_elements
-from reblock.engine import View, execute_in_order, load
+from reblock.engine import View, execute_plan, load
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Box, Grid
-from reblock.model import Access, Pass, Plan, Problem
+from reblock.model import Access, Layout, Pass, Plan, Problem, Store
 from reblock.planner import OBJECTIVES, check, choose
 from reblock.strategies import strategies
+from reblock.strategies.family import fit
 
 PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "60"))
 LENGTHS = {1: (20, 90), 2: (9, 30), 3: (5, 13), 4: (3, 8), 5: (3, 5)}
@@ -115,17 +118,38 @@ def check_chain(plan: Plan, problem: Problem, view: View, array, folder: Path, k
 
 
 def test_interleaved_passes_are_run_task_by_task(tmp_path: Path) -> None:
-    """Two passes that share their tasks, one task at a time, give the array."""
+    """Two passes that share their tasks: scratch holds one task at a time, and the array comes out."""
     array = np.arange(24 * 20, dtype="u2").reshape(24, 20)
     source = make(tmp_path, "source", "rawblocks", array.shape, (2, 20))
     fill(source, array)
-    middle = make(tmp_path, "middle", "rawblocks", array.shape, (4, 5))
+    middle = Layout.raw("u2", Grid.of(array.shape, (4, 5)))
     target = make(tmp_path, "target", "rawblocks", array.shape, (12, 1))
     tasks = Grid.of(array.shape, (12, 20))
-    first = Pass(source.layout.objects, middle.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
-    second = Pass(middle.layout.objects, target.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
+    first = Pass(source.layout.objects, middle.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
+    second = Pass(middle.objects, target.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
     problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
-    check(Plan("by hand", array.shape, (first, second), (middle.layout,), interleaved=True), problem)
-    execute_in_order(first, View.whole(source), middle)
-    execute_in_order(second, View.whole(middle), target)
+    plan = fit(Plan("by hand", array.shape, (first, second), (middle,), interleaved=True), problem)
+    check(plan, problem)
+    scratch = Watched(tmp_path / "scratch")
+    measured = execute_plan(plan, View.whole(source), target, scratch)
+    assert [one.tasks for one in measured] == [2, 2]
+    assert scratch.blocks == [12, 12]  # of the 24 there are, those of one task
+    predicted = estimate_passes(plan, problem)
+    assert [(one.source, one.target) for one in measured] == [(one.source, one.target) for one in predicted]
     assert np.array_equal(load(View.whole(target), Box.whole(array.shape)), array)
+
+
+class Watched:
+    """Scratch that counts the blocks in it before they are dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blocks: list[int] = []
+
+    def make(self, number: int) -> Store:
+        self.folder.mkdir(exist_ok=True)
+        return make(self.folder, str(number), "rawblocks", (24, 20), (4, 5))
+
+    def drop(self, number: int) -> None:
+        self.blocks.append(len(list((self.folder / str(number)).glob("*.bin"))))
+        shutil.rmtree(self.folder / str(number))

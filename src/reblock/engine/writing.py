@@ -76,14 +76,6 @@ class Writer:
             array[...] = 0 if fill is None else fill
         return Buffer(box, stored, index, flat, array, box.size)
 
-    def size(self, box: Box) -> int:
-        """Bytes that a box's buffer takes."""
-        layout = self.store.layout
-        if self.access is Access.RUNS:
-            return box.size * layout.itemsize
-        index = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
-        return layout.objects.stored(index).size * layout.itemsize
-
     def write(self, buffer: Buffer) -> Traffic:
         """Write a complete buffer; says what it took."""
         size = buffer.stored.size * self.store.layout.itemsize

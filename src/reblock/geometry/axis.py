@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from math import gcd, lcm
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -367,10 +367,3 @@ def _absorb(axis: Axis) -> Axis:
         tail.pop(0)
         repeats += 1
     return Axis(tuple(head), axis.pattern, repeats, tuple(tail), axis.lead, axis.trail)
-
-
-def common_step(one: Axis, two: Axis) -> int | None:
-    """The smallest step at which both regular axes have a cut (their LCM), else None."""
-    if one.step is None or two.step is None:
-        return None
-    return one.step // gcd(one.step, two.step) * two.step
