@@ -1,4 +1,4 @@
-"""Builds the engine's inner loop with the C compiler at hand; without one reblock works all the same, in numpy."""
+"""Builds the engine's inner loops with the C compiler at hand; without one reblock works all the same, in numpy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "src/reblock/engine/moves.c"
+SOURCES = ("src/reblock/engine/moves.c", "src/reblock/engine/digest.c")
 LIBRARY = "src/reblock/engine/libmoves.so"
 
 
 class CompileMoves(BuildHookInterface):
-    """Compiles `moves.c` to a plain shared library, which is loaded by ctypes and depends on no Python version."""
+    """Compiles the C files to a plain shared library, which is loaded by ctypes and depends on no Python version."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
         """Before a wheel or an editable install is put together."""
@@ -28,7 +28,8 @@ class CompileMoves(BuildHookInterface):
             return
         library = os.path.join(self.root, LIBRARY)
         flags = ["-O3", "-std=c99", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-        command = [*compiler, *flags, os.path.join(self.root, SOURCE), "-o", library]
+        sources = [os.path.join(self.root, source) for source in SOURCES]
+        command = [*compiler, *flags, *sources, "-o", library]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the user's compiler
         if done.returncode:
             self.app.display_warning(f"the engine will use its slower path: {done.stderr}")

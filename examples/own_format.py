@@ -49,6 +49,10 @@ class PlainStore(RawByExtent):
     def layout(self) -> Layout:
         return Layout.raw(self.schema.dtype, Grid.whole(self.schema.shape))
 
+    @property
+    def described_by(self) -> list[str]:
+        return [self.path]
+
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> list[Extent]:  # noqa: ARG002 - no index to read
         return [self.place(index) for _ in units]
 
@@ -78,7 +82,7 @@ class PlainFormat:
         with open(path, "rb") as file:
             return file.read(12).startswith(b'{"plain": 1,')
 
-    def open(self, path: str, inner: str) -> PlainStore:
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> PlainStore:
         if inner:
             raise UsageError(f"{path} holds one array: leave out ::{inner}")
         try:
@@ -123,6 +127,13 @@ class PlainFormat:
             raise TargetExistsError(f"{path} exists already") from error
         except OSError as error:
             raise DiskError.wrap(error, doing="create", path=path) from error
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> PlainStore:
+        """Go on with a file whose writer was killed: all that was written into it is in its place."""
+        store = self.open(path, inner)
+        if (store.schema.shape, store.schema.dtype) != (schema.shape, schema.dtype):
+            raise CorruptError(f"{path} is not the array that was being written")
         return store
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import info, open, plan, repartition, run, verify
+    from reblock.api import clean, info, open, plan, repartition, run, status, verify
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
         ExternalError,
         FormatError,
         InfeasibleError,
+        LockedError,
         ReblockError,
         Refused,
+        SpaceError,
         StorageError,
         TargetExistsError,
+        UnfinishedError,
         UsageError,
     )
 
@@ -35,21 +38,26 @@ __all__ = [
     "ExternalError",
     "FormatError",
     "InfeasibleError",
+    "LockedError",
     "ReblockError",
     "Refused",
+    "SpaceError",
     "StorageError",
     "TargetExistsError",
+    "UnfinishedError",
     "UsageError",
     "__version__",
+    "clean",
     "info",
     "open",
     "plan",
     "repartition",
     "run",
+    "status",
     "verify",
 ]
 
-_API = frozenset({"info", "open", "plan", "repartition", "run", "verify"})
+_API = frozenset({"clean", "info", "open", "plan", "repartition", "run", "status", "verify"})
 
 
 def __getattr__(name: str) -> object:

@@ -6,13 +6,16 @@
     ├── UsageError              the caller asked for something that cannot be
     │   ├── InfeasibleError     the memory budget is too small (says what would do)
     │   ├── Refused             a strategy cannot serve this problem (says why)
-    │   └── TargetExistsError   the target is there already
+    │   ├── TargetExistsError   the target is there already
+    │   ├── LockedError         another run is writing the target
+    │   └── UnfinishedError     an unfinished run of another problem is in the way
     └── StorageError            the storage did not deliver
         ├── FormatError         not a format we know, or metadata that makes no sense
         ├── CorruptError        bytes that are lost, short, long or do not decode
         ├── ChangedError        the source changed while it was read
         ├── ExternalError       a file that points outside its own root
         └── DiskError           the operating system said no (path and errno)
+            └── SpaceError      there is not enough room; found out before the first write
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ class ReblockError(Exception):
 
     #: Smallest memory budget that would do, where that is what failed.
     needs_memory_bytes: int | None = None
+
+    def add(self, advice: str) -> None:
+        """Say more at the end of the message, once."""
+        if advice not in str(self):
+            self.args = (f"{self}; {advice}", *self.args[1:])
 
 
 class UsageError(ReblockError):
@@ -49,6 +57,14 @@ class Refused(UsageError):  # noqa: N818 - a strategy refusing a problem is an a
 
 class TargetExistsError(UsageError):
     """The target exists and `--overwrite` was not given."""
+
+
+class LockedError(UsageError):
+    """Another run is writing the target; the message says which."""
+
+
+class UnfinishedError(UsageError):
+    """An unfinished run of another problem is in the target's place; the message says what differs."""
 
 
 class StorageError(ReblockError):
@@ -86,6 +102,15 @@ class DiskError(StorageError):
         where = path or str(error.filename or "?")
         reason = error.strerror or str(error) or "unknown error"
         return cls(f"{doing} {where}: {reason} (errno {number}, {errno_name(number)})", path=where, errno=number)
+
+
+class SpaceError(DiskError):
+    """The file system has not the room that the run needs; nothing was written."""
+
+    def __init__(self, message: str, *, path: str, needed: int, free: int) -> None:
+        super().__init__(message, path=path, errno=_errno.ENOSPC)
+        self.needed = needed
+        self.free = free
 
 
 def errno_name(number: int) -> str:

@@ -8,26 +8,51 @@ import numpy as np
 import pytest
 
 from cases import cuts
+from reblock.engine import native
+from reblock.engine.buffers import Memory
 from reblock.engine.reading import Loaded
-from reblock.engine.scatter import Scatter, library
-from reblock.engine.view import shaped
+from reblock.engine.scatter import Scatter
 from reblock.engine.writing import Buffer
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled loop was not built: no C compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built: no C compiler")
 
 DTYPES = ["u1", "<u2", ">u2", "<f4", "<f8", "<c16", "S3", "S40"]
 
 
-def buffers(writes: Grid, layout: Layout, *, whole: bool) -> dict[tuple[int, ...], Buffer]:
-    found = {}
-    for index in writes.indices():
-        box = writes.box(index)
-        stored = layout.objects.stored(index) if whole else box
-        flat = np.zeros(stored.size * layout.itemsize, np.uint8)
-        found[index] = Buffer(box, stored, index, flat, shaped(flat, stored, layout), box.size)
-    return found
+def moves(layout: Layout, fill: object = 0) -> native.Moves:
+    return native.Moves(
+        shape=layout.shape,
+        dtype=layout.dtype,
+        source_order=layout.order,
+        target_order=layout.order,
+        fill=fill,
+        fills=True,
+        direct=1 << 20,
+        digest=True,
+    )
+
+
+def copied(scatter: Scatter, loaded: Loaded, layout: Layout, writes: Grid, *, whole: bool) -> list[tuple]:
+    """What every box holds, lacks and adds up to after a scatter, and which are complete."""
+    window = scatter.window(Box.whole(layout.shape), {})
+    for position, number in enumerate(window.numbers):
+        index, box, stored = window[position]
+        assert box == writes.box(index)
+        assert stored == (layout.objects.stored(index) if whole else box)
+        assert number == writes.number(index)
+        memory = Memory(stored.size * layout.itemsize)
+        memory.flat[:] = 0
+        buffer = Buffer(number, box, stored, index, memory, layout)
+        buffer.begin()
+        window.put(position, buffer)
+    complete = {buffer.number for buffer in scatter(loaded, window)}
+    return [
+        (buffer.number, buffer.memory.flat.tobytes(), buffer.memory.record[1:].tolist(), buffer.number in complete)
+        for buffer in window.buffers
+        if buffer is not None
+    ]
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -47,31 +72,31 @@ def test_both_ways_copy_the_same(seed: int) -> None:
     wanted = Box(start, tuple(rng.randint(a + 1, n) for a, n in zip(start, shape, strict=True)))
     loaded = Loaded(Box.whole(shape), wanted, array)
     access = Access.UNITS if whole else Access.RUNS
-    results = []
-    for compiled in (True, False):
-        into = buffers(grid.clipped(), layout, whole=whole)
-        scatter = Scatter(grid.clipped(), layout, access, 0, compiled=compiled)
-        copied = scatter(loaded, scatter.window(wanted), into)
-        results.append((copied, {index: buffer.flat.tobytes() for index, buffer in into.items()}))
+    writes = grid.clipped()
+    results = [
+        copied(Scatter(writes, layout, access, 0, compiled, digest=True), loaded, layout, writes, whole=whole)
+        for compiled in (moves(layout), None)
+    ]
     assert results[0] == results[1]
-    assert sum(count for _, count in results[0][0]) == wanted.size
+    missing = sum(record[0] for _, _, record, _ in results[0])
+    assert missing == int(np.prod(shape)) - wanted.size
 
 
 def test_other_types_are_converted_by_numpy() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw(">i4", grid)
-    into = buffers(grid, layout, whole=False)
     loaded = Loaded(Box((0,), (6,)), Box((1,), (6,)), np.arange(6, dtype="<i4"))
-    scatter = Scatter(grid, layout, Access.RUNS, 0)
-    assert scatter(loaded, scatter.window(loaded.wanted), into) == [((0,), 3), ((1,), 2)]
-    assert into[(1,)].array.tolist() == [4, 5]
+    scatter = Scatter(grid, layout, Access.RUNS, 0, moves(layout), digest=True)
+    first, second = copied(scatter, loaded, layout, grid, whole=False)
+    assert np.frombuffer(second[1], ">i4").tolist() == [4, 5]
+    assert (first[2][0], first[3]) == (1, False)
+    assert (second[2][0], second[3]) == (0, True)
 
 
 def test_what_is_not_stored_is_fill() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw("<i4", grid)
-    into = buffers(grid, layout, whole=False)
     loaded = Loaded(Box((0,), (6,)), Box((2,), (6,)), None)
-    scatter = Scatter(grid, layout, Access.RUNS, 7)
-    scatter(loaded, scatter.window(loaded.wanted), into)
-    assert [into[index].array.tolist() for index in ((0,), (1,))] == [[0, 0, 7, 7], [7, 7]]
+    scatter = Scatter(grid, layout, Access.RUNS, 7, moves(layout), digest=True)
+    found = copied(scatter, loaded, layout, grid, whole=False)
+    assert [np.frombuffer(data, "<i4").tolist() for _, data, _, _ in found] == [[0, 0, 7, 7], [7, 7]]

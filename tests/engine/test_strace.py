@@ -31,7 +31,7 @@ def traced(tmp_path: Path, *arguments: str) -> tuple[dict, list[str]]:
     command = [sys.executable, "-m", "reblock", "run", *arguments, "--json"]
     log = tmp_path / "trace" / "log"
     log.parent.mkdir()
-    calls = "trace=openat,preadv,preadv2,pwritev,pwritev2,close"
+    calls = "trace=openat,pread64,pwrite64,preadv,preadv2,pwritev,pwritev2,close"
     tracer = [STRACE, "-ff", "-y", "-qq", "-e", calls, "-o", log]
     done = subprocess.run([*tracer, *command], capture_output=True, check=True)
     files = sorted(log.parent.iterdir(), key=lambda p: int(p.suffix[1:]))

@@ -217,7 +217,7 @@ def test_a_block_that_is_a_link(tmp_path: Path) -> None:
     make(tmp_path / "b", Schema((10, 7), np.dtype("<f4"), (4, 3)))
     os.rename(tmp_path / "b" / "2_1.npy", tmp_path / "secret")
     os.symlink(tmp_path / "secret", tmp_path / "b" / "2_1.npy")
-    with pytest.raises(ExternalError, match="symbolic link"):
+    with pytest.raises(ExternalError, match="leads to"):
         read_array(reopen(tmp_path / "b"))
 
 

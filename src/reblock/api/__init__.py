@@ -3,5 +3,20 @@
 from reblock.api.array import Array, open
 from reblock.api.compare import Verdict, info, verify
 from reblock.api.job import DEFAULT_MEMORY, Job, plan, repartition, run
+from reblock.api.unfinished import Unfinished, clean, status
 
-__all__ = ["DEFAULT_MEMORY", "Array", "Job", "Verdict", "info", "open", "plan", "repartition", "run", "verify"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "Array",
+    "Job",
+    "Unfinished",
+    "Verdict",
+    "clean",
+    "info",
+    "open",
+    "plan",
+    "repartition",
+    "run",
+    "status",
+    "verify",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +56,8 @@ class Array:
         return f"<reblock.Array {self.store.location} {self.store.format} {self.shape} {self.dtype}>"
 
 
-def open(source: Where | Array, *, format: str | None = None) -> Array:
-    """Open an array for reading.
+def open(source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()) -> Array:
+    """Open an array for reading; links in it, or names of other files, may only lead into folders that are allowed.
 
     Examples
     --------
@@ -66,7 +67,11 @@ def open(source: Where | Array, *, format: str | None = None) -> Array:
     >>> reblock.open(path)[1, :2].tolist()
     [3, 4]
     """
-    return source if isinstance(source, Array) else Array(registry.open(source, format))
+    if isinstance(source, Array):
+        return source
+    if isinstance(allow_external, str | os.PathLike):
+        raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
+    return Array(registry.open(source, format, tuple(os.fspath(folder) for folder in allow_external)))
 
 
 def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:

@@ -50,9 +50,11 @@ def verify(
     memory: str | int = "256MiB",
     from_format: str | None = None,
     to_format: str | None = None,
+    allow_external: Sequence[Where] = (),
 ) -> Verdict:
     """Whether two arrays hold the same elements, bit by bit, whatever their layouts."""
-    one, two = open(source, format=from_format).store, open(target, format=to_format).store
+    one = open(source, format=from_format, allow_external=allow_external).store
+    two = open(target, format=to_format, allow_external=allow_external).store
     left = View(one, parse_region(region, one.layout.shape), parse_order(transpose, one.layout.ndim))
     right = View.whole(two)
     if left.layout.shape != right.layout.shape:
@@ -68,9 +70,11 @@ def verify(
     return Verdict(not found, tuple(found))
 
 
-def info(source: Where | Array, *, format: str | None = None) -> dict[str, Any]:
+def info(
+    source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()
+) -> dict[str, Any]:
     """Layout and metadata of a stored array, as `reblock info --json` prints them."""
-    store = open(source, format=format).store
+    store = open(source, format=format, allow_external=allow_external).store
     schema = store.schema
     fill = schema.fill_value
     return {

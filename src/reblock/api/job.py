@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from time import perf_counter
 from typing import Any
 
 from reblock.api.array import Array, Where, open
+from reblock.api.attempt import Attempt, Progress
 from reblock.api.request import (
     abstract_layouts,
     find_device,
@@ -19,9 +19,8 @@ from reblock.api.request import (
     parse_codec,
     wanted_schema,
 )
-from reblock.api.scratch import ScratchFolder
-from reblock.engine import Measured, Report, View, execute_plan, measured_cost
-from reblock.errors import DiskError, StorageError, UsageError
+from reblock.engine import Report, View, measured_cost
+from reblock.errors import StorageError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
 from reblock.planner import AUTO, Decision, check, choose
@@ -33,9 +32,6 @@ from reblock.units import parse_size
 
 #: Memory budget where none is given.
 DEFAULT_MEMORY = "1GiB"
-
-#: Told the bytes written so far, and all there are.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -96,6 +92,7 @@ def plan(
     scratch_objects: int | None = None,
     memory_model: str = "allocated",
     from_format: str | None = None,
+    allow_external: Sequence[Where] = (),
     to_format: str | None = None,
     on_missing: str = "fill",
     shape: str | Sequence[int] | None = None,
@@ -129,7 +126,7 @@ def plan(
     else:
         if shape is not None or source_chunks is not None or source_codec is not None:
             raise UsageError("--shape, --source-chunks and --source-codec describe a source that is not given")
-        store = open(source, format=from_format).store
+        store = open(source, format=from_format, allow_external=allow_external).store
         view = View(
             store,
             parse_region(region, store.layout.shape),
@@ -164,12 +161,15 @@ def run(
     *,
     overwrite: bool = False,
     scratch: Where | None = None,
+    digest: bool = True,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Carry out a plan: read the source, write the target, say what it took.
 
-    `cancelled` is asked now and then from any thread; once it says yes, the run tidies up and raises KeyboardInterrupt.
+    A run that stops half way, for whatever reason, leaves what it has finished beside the target; the same job goes on
+    from there. `cancelled` is asked now and then from any thread; once it says yes, the run finishes what is in flight
+    and raises KeyboardInterrupt.
     """
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
@@ -178,16 +178,26 @@ def run(
     check(job.plan, problem)
     _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
-    staging.check()
+    if not os.path.lexists(staging.folder):
+        staging.check()
     if job.target.inner:
         _alone(job.target)
-    try:
-        staging.start()
-        with ScratchFolder(job.plan, staging.folder if scratch is None else os.fspath(scratch)) as intermediates:
-            measured = _carry_out(job, staging.path, intermediates, progress, cancelled)
-        staging.publish()
-    finally:
-        staging.discard()
+    with staging:
+        attempt = Attempt(
+            job.source,
+            job.target,
+            job.format,
+            job.schema,
+            job.plan,
+            staging,
+            scratch=None if scratch is None else os.fspath(scratch),
+            digest=digest,
+            progress=progress,
+            cancelled=cancelled,
+            scratch_bytes=job.cost.scratch_bytes,
+        )
+        attempt.run()
+    measured = attempt.measured
     return Report(
         job.plan,
         job.decision.cost,
@@ -197,7 +207,9 @@ def run(
         sum(one.write_boxes for one in measured),
         sum(one.missing_chunks for one in measured),
         str(job.target),
-        notes=job.schema.notes,
+        resumed_boxes=attempt.resumed,
+        digest=attempt.sums,
+        notes=(*job.schema.notes, *attempt.notes),
     )
 
 
@@ -207,11 +219,12 @@ def repartition(
     *,
     overwrite: bool = False,
     scratch: Where | None = None,
+    digest: bool = True,
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
     """Plan and run in one call; takes what `plan` and `run` take."""
-    return run(plan(source, target, **options), overwrite=overwrite, scratch=scratch, progress=progress)
+    return run(plan(source, target, **options), overwrite=overwrite, scratch=scratch, digest=digest, progress=progress)
 
 
 def _distinct(source: Store, target: Location) -> None:
@@ -234,31 +247,3 @@ def _alone(target: Location) -> None:
                 f"{target.path} exists and holds more than {target.inner}: writing into an existing file is not "
                 "possible yet, choose a new file"
             )
-
-
-def _carry_out(
-    job: Job, path: str, scratch: ScratchFolder, progress: Progress | None, cancelled: Callable[[], bool]
-) -> list[Measured]:
-    if job.source is None or job.target is None or job.format is None:
-        raise UsageError("this plan was made without a source or a target")
-    done, lock = 0, Lock()
-    whole = job.decision.problem.target.nbytes
-
-    def tell(count: int) -> None:
-        nonlocal done
-        with lock:
-            done += count
-        if progress:
-            progress(done, whole)
-
-    try:
-        store = job.format.create(path, job.target.inner, job.schema)
-        try:
-            measured = execute_plan(job.plan, job.source, store, scratch, progress=tell, cancelled=cancelled)
-            store.commit()
-        except BaseException:
-            store.abort()
-            raise
-    except OSError as error:
-        raise DiskError.wrap(error, doing="writing", path=str(job.target)) from error
-    return measured

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -12,20 +14,25 @@ from reblock.errors import DiskError
 from reblock.geometry.grid import Cut
 from reblock.model import Layout, Plan, Schema, Store
 from reblock.storage import registry
+from reblock.storage.files import disk_errors
+from reblock.storage.group_commit import GroupCommit, side_of
+from reblock.storage.staging import remove_tree
+
+_FORMAT = "rawblocks"
 
 
 class ScratchFolder:
-    """A folder beside others' files that holds the intermediate arrays of one run."""
+    """A folder beside others' files that holds the intermediate arrays of one run, and is removed at its end."""
 
     def __init__(self, plan: Plan, parent: str) -> None:
         self._plan = plan
         self._parent = parent
-        self._folder = ""
+        self.folder = ""
 
     def __enter__(self) -> Self:
         if self._plan.scratch:
             try:
-                self._folder = tempfile.mkdtemp(prefix=".reblock-scratch-", dir=self._parent)
+                self.folder = tempfile.mkdtemp(prefix=".reblock-scratch-", dir=self._parent)
             except OSError as error:
                 raise DiskError.wrap(error, doing="creating a scratch folder in", path=self._parent) from error
         return self
@@ -33,19 +40,79 @@ class ScratchFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def make(self, number: int) -> Store:
         """A fresh, empty intermediate array."""
-        return registry.get("rawblocks").create(self._path(number), "", _schema(self._plan.scratch[number]))
+        return registry.get(_FORMAT).create(self.path(number), "", self.schema(number))
 
     def drop(self, number: int) -> None:
         """Remove one."""
-        shutil.rmtree(self._path(number), ignore_errors=True)
+        shutil.rmtree(self.path(number), ignore_errors=True)
 
-    def _path(self, number: int) -> str:
-        return os.path.join(self._folder, str(number))
+    def path(self, number: int) -> str:
+        """Where one lies."""
+        return os.path.join(self.folder, str(number))
+
+    def schema(self, number: int) -> Schema:
+        """What one is."""
+        return _schema(self._plan.scratch[number])
+
+
+class KeptScratch(ScratchFolder):
+    """Intermediate arrays that outlive the run, so that another one goes on with them."""
+
+    def __init__(self, plan: Plan, folder: str, ledger: GroupCommit) -> None:
+        super().__init__(plan, os.path.dirname(folder))
+        self.folder = folder
+        self._ledger = ledger
+        self._found: dict[int, Store] = {}
+
+    def __enter__(self) -> Self:
+        if self._plan.scratch:
+            with disk_errors("creating a scratch folder at", self.folder), suppress(FileExistsError):
+                os.mkdir(self.folder)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What is left is needed by the next run; the staging's end is its end."""
+
+    def reopen(self, number: int) -> Store:
+        """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
+        self._found[number] = registry.get(_FORMAT).reopen(self.path(number), "", self.schema(number))
+        return self._found[number]
+
+    def make(self, number: int) -> Store:
+        """The one that was found, else a fresh one."""
+        store = self._found.get(number)
+        if store is None:
+            remove_tree(self.path(number))
+            store = super().make(number)
+        if not self._plan.interleaved:
+            # Interleaved passes use the same array again for every task: only what they make of it counts.
+            self._ledger.watch(number, side_of(store, self._plan.passes[number], self.folder))
+        return store
+
+    def drop(self, number: int) -> None:
+        """Remove one, once the journal says that all that was made of it is durable."""
+        if not self._plan.interleaved:
+            self._ledger.note(drop=[number])
+        self._found.pop(number, None)
+        super().drop(number)
+
+
+def kept_folder(target: str, parent: str) -> str:
+    """The folder below `parent` that holds the intermediate arrays on the way to a target."""
+    name = hashlib.blake2b(os.fsencode(os.path.abspath(target)), digest_size=8).hexdigest()
+    return os.path.join(os.path.abspath(parent), f".reblock-scratch-{name}")
+
+
+def is_kept_folder(path: str, target: str) -> bool:
+    """Whether a path is where the intermediate arrays on the way to a target would be kept."""
+    return path == kept_folder(target, os.path.dirname(path))
 
 
 def _schema(layout: Layout) -> Schema:

@@ -82,7 +82,7 @@ class Application(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             # Click would print an empty line of its own.
-            raise click.Abort from error
+            raise click.Abort(*error.args) from error
         except EOFError as error:
             # Click would take it for Ctrl-D.
             raise RuntimeError(repr(error)) from error
@@ -116,7 +116,7 @@ def _describe(error: Exception) -> _Failure:
     if isinstance(error, ReblockError):
         return _Failure(kind, plain(str(error)), needs_memory_bytes=error.needs_memory_bytes)
     if isinstance(error, click.Abort):
-        return _Failure("Interrupted", "interrupted", _INTERRUPTED)
+        return _Failure("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), _INTERRUPTED)
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
         return _Failure("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)

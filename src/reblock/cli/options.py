@@ -30,6 +30,12 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON d
 from_format = click.option(
     "--from", "from_format", metavar="FORMAT", help="Format of SRC, if its content does not tell."
 )
+allow_external = click.option(
+    "--allow-external",
+    metavar="DIR",
+    multiple=True,
+    help="Folder that links in SRC, and names of other files in it, may lead to; may be given several times.",
+)
 to_format = click.option("--to", "to_format", metavar="FORMAT", help="Format of DST, if its name does not tell.")
 memory = click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MiB, 4GB or bytes.  [default: 1GiB]")
 transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1.")
@@ -49,6 +55,7 @@ target = _together(
         click.option("--codec", metavar="CODEC", help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]"),
         click.option("--dtype", metavar="DTYPE", help="Type of an element, such as f4 or >u2.  [default: SRC's]"),
         from_format,
+        allow_external,
         to_format,
         click.option(
             "--on-missing",

@@ -47,6 +47,9 @@ PIECE_BYTES = 4 << 20
 #: Reading less than this at a time saves no memory worth having.
 SMALL_PIECE_BYTES = 1 << 12
 
+#: Write buffers that the engine always may have, if the budget allows.
+WRITE_BEHIND_BYTES = 16 << 20
+
 Points = tuple[tuple[int, int], ...]
 
 
@@ -243,13 +246,13 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
 def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, memory_bytes: int) -> int:
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
-    Beside the buffers that it must hold it keeps as many again, so that boxes can still be written while the next
-    ones are read; never more than the budget, nor than the whole array.
+    Beside the buffers that it must hold it keeps as many again, and where those are small a few more, so that boxes
+    can still be written while the next ones are read; never more than the budget, nor than the whole array.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = depth * flight_bytes(sweep, source, target)
-    return max(min(2 * buffers, everything, memory_bytes - flight), buffers) + flight
+    return max(min(max(2 * buffers, WRITE_BEHIND_BYTES), everything, memory_bytes - flight), buffers) + flight
 
 
 def piece_bytes(visit: Any, source: Layout) -> Any:

@@ -2,7 +2,7 @@
 
 from reblock.engine.chain import Scratch, execute_plan
 from reblock.engine.disk import Disk
-from reblock.engine.pipeline import execute
+from reblock.engine.pipeline import Watch, execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import differences, load
 from reblock.engine.report import Measured, Report, measured_cost
@@ -14,6 +14,7 @@ __all__ = [
     "Report",
     "Scratch",
     "View",
+    "Watch",
     "differences",
     "execute",
     "execute_in_order",

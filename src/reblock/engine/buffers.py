@@ -8,16 +8,34 @@ from threading import Condition
 import numpy as np
 
 from reblock.engine.disk import round_up
+from reblock.engine.native import address
+from reblock.errors import Refused
+from reblock.geometry.axis import Ints
 from reblock.model import Flat
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that giving them back really frees them.
 _MAPPED_BYTES = 1 << 17
 #: From this size on huge pages are asked for: fewer faults at the first touch.
-_HUGE_BYTES = 4 << 20
+_HUGE_BYTES = 2 << 20
 
 
 class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
     """Nobody should wait for memory any more."""
+
+
+class Memory:
+    """A piece of the budget: bytes, and the record that is kept of the write box in them."""
+
+    __slots__ = ("at", "flat", "record")
+
+    def __init__(self, size: int) -> None:
+        self.flat: Flat = allocate(size)
+        """The bytes."""
+        self.record: Ints = np.zeros(4, np.int64)
+        """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
+        self.at = address(self.record)
+        """Where the record is."""
+        self.record[0] = address(self.flat)
 
 
 class Buffers:
@@ -32,13 +50,19 @@ class Buffers:
         self.peak = 0
         self._used = 0
         self._spare_bytes = 0
-        self._spare: dict[int, list[Flat]] = {}
+        self._spare: dict[int, list[Memory]] = {}
         self._changed = Condition()
         self._stopped = False
 
-    def take(self, size: int) -> Flat:
-        """A buffer of that many bytes, as soon as the budget has room."""
+    def take(self, size: int, *, wait: bool = True) -> Memory | None:
+        """A buffer of that many bytes, as soon as the budget has room; or None at once, if there is none."""
+        if size > self.limit:
+            raise Refused(
+                f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them"
+            )
         with self._changed:
+            if not wait and self._used + size > self.limit:
+                return None
             self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
             if self._stopped:
                 raise Stopped
@@ -48,9 +72,9 @@ class Buffers:
             while self._spare and self._used + self._spare_bytes > self.limit:
                 self._unspare(next(iter(self._spare)))
             self.peak = max(self.peak, self._used + self._spare_bytes)
-        return allocate(size)
+        return Memory(size)
 
-    def _unspare(self, size: int) -> Flat:
+    def _unspare(self, size: int) -> Memory:
         """A spare buffer, which is no longer one."""
         self._spare_bytes -= size
         spare = self._spare[size]
@@ -58,12 +82,14 @@ class Buffers:
             del self._spare[size]
         return spare.pop()
 
-    def give(self, flat: Flat) -> None:
-        """Take a buffer back."""
+    def give(self, memories: list[Memory]) -> None:
+        """Take buffers back."""
         with self._changed:
-            self._used -= flat.size
-            self._spare_bytes += flat.size
-            self._spare.setdefault(flat.size, []).append(flat)
+            for memory in memories:
+                size = memory.flat.size
+                self._used -= size
+                self._spare_bytes += size
+                self._spare.setdefault(size, []).append(memory)
             self._changed.notify_all()
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from reblock.engine.pipeline import Cancelled, Progress, execute
+from reblock.engine.pipeline import Watch, execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
 from reblock.model import Index, Plan, Store
@@ -27,16 +27,22 @@ def execute_plan(
     store: Store,
     scratch: Scratch,
     *,
-    progress: Progress | None = None,
-    cancelled: Cancelled = lambda: False,
+    watch: Watch | None = None,
 ) -> list[Measured]:
     """Carry out a plan; one measurement per pass."""
+    watch = watch or Watch()
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
-        _run(plan, view, store, scratch, measured, None, progress, cancelled)
+        _run(plan, view, store, scratch, measured, None, watch)
         return measured
-    for task in plan.passes[0].tasks.indices():
-        _run(plan, view, store, scratch, measured, [task], progress, cancelled)
+    last = plan.passes[-1]
+    done = watch.ledger.finished(len(plan.passes) - 1) if watch.ledger else ()
+    for task in last.tasks.indices():
+        boxes = [last.writes.number(index) for index in last.writes.touching(last.tasks.box(task))] if done else []
+        if not done or any(number not in done for number in boxes):
+            _run(plan, view, store, scratch, measured, [task], watch)
+        else:
+            measured[-1].resumed_boxes += len(boxes)
     return measured
 
 
@@ -47,8 +53,7 @@ def _run(
     scratch: Scratch,
     measured: list[Measured],
     tasks: Iterable[Index] | None,
-    progress: Progress | None,
-    cancelled: Cancelled,
+    watch: Watch,
 ) -> None:
     """All passes, for all tasks or for some; an intermediate array is gone as soon as it has been read."""
     last = len(plan.passes) - 1
@@ -60,9 +65,9 @@ def _run(
             target,
             memory_bytes=plan.memory_bytes,
             depth=plan.depth,
-            progress=progress if number == last else None,
+            watch=watch if number == last else watch.hidden(),
+            number=number,
             tasks=tasks,
-            cancelled=cancelled,
         )
         measured[number].add(done)
         if number:

@@ -146,10 +146,18 @@ class Disk:
             try:
                 return _open(path, flags, direct=direct)
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self.make_folder(path)
                 return _open(path, flags, direct=direct)
         except OSError as error:
             raise DiskError.wrap(error, doing="creating", path=path) from error
+
+    def make_folder(self, path: str) -> None:
+        """Make the folder of a file."""
+        folder = os.path.dirname(path)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise DiskError.wrap(error, doing="creating", path=folder) from error
 
 
 def _open(path: str, flags: int, *, direct: bool) -> Handle:

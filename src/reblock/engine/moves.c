@@ -1,12 +1,57 @@
-/* Moves: copies the elements of one block of memory into the write boxes that it meets.
+/* Moves: what the engine does for every unit and every write box, without the interpreter.
  *
- * One call handles all write boxes of one piece, so that small boxes do not pay for the interpreter. It knows only
- * addresses, strides and lengths; `native.py` says what they mean, and numpy does the same where this was not built.
+ *   reblock_scatter   elements in memory            → the write boxes that they belong to
+ *   reblock_read      many raw pieces: open, pread  → the same
+ *   reblock_write     many complete raw boxes       → their files
+ *
+ * It knows addresses, strides, lengths and file names; `native.py` says what they mean. The Python path
+ * (`reading.py`, `writing.py`) does the same where this was not built, and is what tests hold it against.
  */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "digest.h"
+
+#ifndef O_DIRECT
+#define O_DIRECT 0
+#endif
 #define MOST_AXES 32
+#define PAGE 4096
+
+/* A write box on its way to completion. */
+typedef struct {
+    char *memory;
+    int64_t missing; /* elements that have not arrived yet */
+    uint64_t sums[2];
+} Record;
+
+/* What is the same for a whole pass. */
+typedef struct {
+    int64_t ndim, itemsize;
+    int64_t component;          /* bytes of a scalar that digests swap, 0 = none */
+    int64_t digest;             /* whether to take digests */
+    int64_t direct;             /* single runs from this length on go past the page cache */
+    int64_t fills;              /* whether a file that is not there is fill */
+    int64_t not_after;          /* a file changed later than this (ns) has changed under our hands */
+    int64_t flags;              /* more flags for opening a source file */
+    const int64_t *shape;       /* of the target */
+    const int64_t *target_order; /* axes as they lie in a write box's memory, outermost first */
+    const int64_t *source_order; /* axes as they lie in a source object */
+    const char *fill;           /* one element */
+} Pass;
+
+/* The write boxes that a read box meets. */
+typedef struct {
+    const int64_t *counts, *cuts, *lengths; /* per axis: how many, their bounds, the lengths of their memory */
+    Record *const *table;                   /* in C order; NULL = not wanted */
+} Window;
 
 typedef struct {
     int64_t length, source, target; /* elements along the axis, bytes from one to the next on both sides */
@@ -94,45 +139,343 @@ static int tidy(Axis *axes, int n) {
     return kept;
 }
 
-/* Copy [start, stop) into every write box of a window that it meets.
- *
- * source, strides, origin   the elements in memory: address and coordinates of the first, bytes from one to the next
- * counts, cuts, lengths     per axis the number of write blocks, their bounds, and the lengths of their buffers
- * order                     the axes as they lie in a buffer, outermost first
- * table                     addresses of the buffers, in C order
- * copied                    receives the number of elements that each buffer got
- */
-int reblock_scatter(int ndim, int64_t itemsize, const char *source, const int64_t *strides, const int64_t *origin,
-                    const int64_t *start, const int64_t *stop, const int64_t *counts, const int64_t *cuts,
-                    const int64_t *lengths, const int64_t *order, char *const *table, int64_t *copied) {
-    if (ndim > MOST_AXES) return -1;
-    int64_t index[MOST_AXES] = {0}, boxes = 1;
-    const int64_t *cut[MOST_AXES], *length[MOST_AXES];
-    for (int a = 0; a < ndim; a++) {
-        cut[a] = cuts;
-        length[a] = lengths;
-        cuts += counts[a] + 1;
-        lengths += counts[a];
-        boxes *= counts[a];
+/* Elements in memory: those of the box [start, stop) of a block whose first element is `origin`. */
+typedef struct {
+    const char *from;
+    const int64_t *strides, *origin, *start, *stop;
+} Block;
+
+static void digest_part(const Pass *pass, const char *from, const int64_t *strides, const int64_t *low,
+                        const int64_t *high, uint64_t sums[2]) {
+    int64_t lengths[MOST_AXES];
+    uint64_t steps[MOST_AXES], position = 0, step = (uint64_t)((pass->itemsize + 3) / 4);
+    for (int a = (int)pass->ndim - 1; a >= 0; a--) {
+        lengths[a] = high[a] - low[a];
+        steps[a] = step;
+        position += step * (uint64_t)low[a];
+        step *= (uint64_t)pass->shape[a];
     }
-    for (int64_t box = 0; box < boxes; box++) {
-        Axis axes[MOST_AXES];
-        int64_t elements = 1, stride = itemsize;
-        const char *from = source;
-        char *to = table[box];
-        for (int place = ndim - 1; place >= 0; place--) {
-            int a = (int)order[place];
-            int64_t begin = cut[a][index[a]], end = cut[a][index[a] + 1];
-            int64_t low = start[a] > begin ? start[a] : begin, high = stop[a] < end ? stop[a] : end;
-            elements *= high > low ? high - low : 0;
-            from += (low - origin[a]) * strides[a];
-            to += (low - begin) * stride;
-            axes[place] = (Axis){high - low, strides[a], stride};
-            stride *= length[a][index[a]];
+    digest_box(from, (int)pass->ndim, lengths, strides, steps, position, pass->itemsize, pass->component, sums);
+}
+
+/* Copy what one write box gets; returns how many elements that were. */
+static int64_t fill_box(const Pass *pass, const Block *block, Record *record, const int64_t *begin,
+                        const int64_t *end, const int64_t *length) {
+    Axis axes[MOST_AXES];
+    int64_t low[MOST_AXES], high[MOST_AXES], elements = 1, stride = pass->itemsize;
+    const char *from = block->from;
+    char *to = record->memory;
+    for (int64_t place = pass->ndim - 1; place >= 0; place--) {
+        int64_t a = pass->target_order[place];
+        low[a] = block->start[a] > begin[a] ? block->start[a] : begin[a];
+        high[a] = block->stop[a] < end[a] ? block->stop[a] : end[a];
+        if (high[a] <= low[a]) return 0;
+        elements *= high[a] - low[a];
+        from += (low[a] - block->origin[a]) * block->strides[a];
+        to += (low[a] - begin[a]) * stride;
+        axes[place] = (Axis){high[a] - low[a], block->strides[a], stride};
+        stride *= length[a];
+    }
+    copy_box(to, from, axes, tidy(axes, (int)pass->ndim), pass->itemsize);
+    if (pass->digest) {
+        uint64_t sums[2] = {0, 0};
+        digest_part(pass, from, block->strides, low, high, sums);
+        __atomic_fetch_add(&record->sums[0], sums[0], __ATOMIC_RELAXED);
+        __atomic_fetch_add(&record->sums[1], sums[1], __ATOMIC_RELAXED);
+    }
+    return elements;
+}
+
+/* The last block that starts at or before x. */
+static int64_t block_of(const int64_t *cuts, int64_t count, int64_t x) {
+    int64_t low = 0, high = count;
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (cuts[middle] <= x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Copy a block into every write box that it meets; those now complete are listed. Returns how many are. */
+static int64_t scatter(const Pass *pass, const Window *window, const Block *block, int64_t *completed) {
+    int64_t first[MOST_AXES], last[MOST_AXES], index[MOST_AXES], begin[MOST_AXES], end[MOST_AXES], length[MOST_AXES];
+    const int64_t *cuts[MOST_AXES], *lengths[MOST_AXES], *cut = window->cuts, *len = window->lengths;
+    int ndim = (int)pass->ndim;
+    for (int a = 0; a < ndim; a++) {
+        if (block->stop[a] <= block->start[a]) return 0;
+        cuts[a] = cut;
+        lengths[a] = len;
+        cut += window->counts[a] + 1;
+        len += window->counts[a];
+        first[a] = index[a] = block_of(cuts[a], window->counts[a], block->start[a]);
+        last[a] = block_of(cuts[a], window->counts[a], block->stop[a] - 1);
+    }
+    int64_t found = 0;
+    for (;;) {
+        int64_t number = 0;
+        for (int a = 0; a < ndim; a++) {
+            number = number * window->counts[a] + index[a];
+            begin[a] = cuts[a][index[a]];
+            end[a] = cuts[a][index[a] + 1];
+            length[a] = lengths[a][index[a]];
         }
-        copied[box] = elements;
-        if (elements) copy_box(to, from, axes, tidy(axes, ndim), itemsize);
-        for (int a = ndim - 1; a >= 0 && ++index[a] == counts[a]; a--) index[a] = 0;
+        Record *record = window->table[number];
+        if (record) {
+            int64_t elements = fill_box(pass, block, record, begin, end, length);
+            if (elements && __atomic_sub_fetch(&record->missing, elements, __ATOMIC_ACQ_REL) == 0)
+                completed[found++] = number;
+        }
+        int a = ndim - 1;
+        while (a >= 0 && ++index[a] > last[a]) index[a] = first[a], a--;
+        if (a < 0) return found;
+    }
+}
+
+/* place: strides, origin, start and stop of a block, one behind the other. */
+int64_t reblock_scatter(const Pass *pass, const Window *window, const char *from, const int64_t *place,
+                        int64_t *completed) {
+    int64_t n = pass->ndim;
+    Block block = {from, place, place + n, place + 2 * n, place + 3 * n};
+    return scatter(pass, window, &block, completed);
+}
+
+/* ---------------------------------------------------------------- reading */
+enum { OK, OPENING, MISSING, READING, WRONG_SIZE, SHORT, CHANGED, WRITING, RESIZING, CLOSING };
+
+/* What became of a call: where it stopped and why, and what it did until then. */
+typedef struct {
+    int64_t row, problem, error;    /* the row that failed, what was being done, errno */
+    int64_t offset, length, found;  /* the byte range, and how many bytes there were */
+    int64_t opens, runs, seeks, bytes, elements, missing, completed;
+    int64_t io_ns, scatter_ns;
+} Result;
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int fail(Result *result, int problem, int error, int64_t offset, int64_t length, int64_t found) {
+    result->problem = problem;
+    result->error = error;
+    result->offset = offset;
+    result->length = length;
+    result->found = found;
+    return -1;
+}
+
+/* Read until there is no more; returns how many bytes there were, or -1. */
+static int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int direct) {
+    int64_t done = 0;
+    while (done < length) {
+        ssize_t count = pread(fd, to + done, (size_t)(length - done), (off_t)(offset + done));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        done += count;
+        if (count == 0 || (direct && count % PAGE)) break;
+    }
+    return done;
+}
+
+/* A raw piece, as `native.py` lays it out: the head, then per axis the bounds of the object as it is stored, of what
+ * is read of it, and of what of that is wanted. */
+typedef struct {
+    int64_t fd, path, base, size, exact, whole;
+    int64_t axes[][6];
+} Row;
+
+static int open_source(const Pass *pass, const char *path, int64_t longest, int *direct) {
+    int flags = O_RDONLY | O_CLOEXEC | (int)pass->flags;
+    *direct = O_DIRECT && longest >= pass->direct;
+    int fd = open(path, flags | (*direct ? O_DIRECT : 0));
+    if (fd < 0 && errno == EINVAL && *direct) {
+        *direct = 0;
+        fd = open(path, flags);
+    }
+    return fd;
+}
+
+/* The runs of a piece: how many, how long, and from axis to axis how far apart. */
+typedef struct {
+    int64_t length, count, first;
+    int outer;                                     /* axes outside the runs */
+    int64_t extent[MOST_AXES], stride[MOST_AXES];  /* of those, outermost first */
+} Runs;
+
+static Runs runs_of(const Pass *pass, const Row *row) {
+    Runs runs = {pass->itemsize, 1, 0, 0, {0}, {0}};
+    int64_t stride = pass->itemsize, place = pass->ndim, whole = 1;
+    int64_t strides[MOST_AXES];
+    while (place-- > 0) {
+        const int64_t *axis = row->axes[pass->source_order[place]];
+        strides[place] = stride;
+        runs.first += (axis[2] - axis[0]) * stride;
+        if (whole) {
+            runs.length *= axis[3] - axis[2];
+            whole = axis[3] - axis[2] == axis[1] - axis[0];
+            if (!whole) runs.outer = (int)place;
+        }
+        stride *= axis[1] - axis[0];
+    }
+    for (int k = 0; k < runs.outer; k++) {
+        const int64_t *axis = row->axes[pass->source_order[k]];
+        runs.extent[k] = axis[3] - axis[2];
+        runs.stride[k] = strides[k];
+        runs.count *= runs.extent[k];
+    }
+    return runs;
+}
+
+static int check_source(const Pass *pass, const Row *row, int fd, Result *result) {
+    struct stat status;
+    if (fstat(fd, &status)) return fail(result, OPENING, errno, row->base, row->size, 0);
+    int64_t found = (int64_t)status.st_size - row->base;
+    if (found < row->size || (row->exact && found > row->size))
+        return fail(result, WRONG_SIZE, 0, row->base, row->size, found);
+    if ((int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec > pass->not_after)
+        return fail(result, CHANGED, 0, row->base, row->size, found);
+    return 0;
+}
+
+/* Bring the runs of a piece into memory; returns where they start, NULL on failure. */
+static const char *load(const Pass *pass, const Row *row, const Runs *runs, int fd, int direct, char *staging,
+                        Result *result) {
+    (void)pass;
+    int64_t offset = row->base + runs->first;
+    if (direct && runs->count == 1) {
+        int64_t before = offset % PAGE, span = (before + runs->length + PAGE - 1) / PAGE * PAGE;
+        int64_t got = read_all(fd, staging, span, offset - before, 1);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
+        if (got - before < runs->length) return fail(result, SHORT, 0, offset, runs->length, got - before), NULL;
+        return staging + before;
+    }
+    int64_t index[MOST_AXES] = {0};
+    char *to = staging;
+    for (int64_t number = 0; number < runs->count; number++, to += runs->length) {
+        int64_t got = read_all(fd, to, runs->length, offset, 0);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
+        if (got < runs->length) return fail(result, SHORT, 0, offset, runs->length, got), NULL;
+        for (int k = runs->outer - 1; k >= 0; k--) {
+            offset += runs->stride[k];
+            if (++index[k] < runs->extent[k]) break;
+            offset -= runs->extent[k] * runs->stride[k];
+            index[k] = 0;
+        }
+    }
+    return staging;
+}
+
+static int read_row(const Pass *pass, const Window *window, const Row *row, const char *paths, char *staging,
+                    Result *result, int64_t *completed) {
+    int64_t strides[MOST_AXES], origin[MOST_AXES], start[MOST_AXES], stop[MOST_AXES], stride = pass->itemsize;
+    for (int64_t place = pass->ndim - 1; place >= 0; place--) {
+        int64_t a = pass->source_order[place];
+        const int64_t *axis = row->axes[a];
+        strides[a] = stride;
+        stride *= axis[3] - axis[2];
+        origin[a] = axis[2];
+        start[a] = axis[4];
+        stop[a] = axis[5];
+    }
+    Runs runs = runs_of(pass, row);
+    int64_t began = now_ns();
+    int direct = 0, fd = (int)row->fd;
+    if (fd < 0) fd = open_source(pass, paths + row->path, runs.count == 1 ? runs.length : 0, &direct);
+    const char *from = NULL;
+    if (fd >= 0) {
+        if (!check_source(pass, row, fd, result)) from = load(pass, row, &runs, fd, direct, staging, result);
+        if (row->fd < 0) close(fd);
+        if (!from) return -1;
+    } else if (errno != ENOENT)
+        return fail(result, OPENING, errno, row->base, row->size, 0);
+    else if (!pass->fills)
+        return fail(result, MISSING, errno, row->base, row->size, 0);
+    else {
+        from = pass->fill;
+        memset(strides, 0, sizeof strides);
+        result->missing++;
+    }
+    int64_t read = now_ns();
+    result->io_ns += read - began;
+    Block block = {from, strides, origin, start, stop};
+    result->completed += scatter(pass, window, &block, completed + result->completed);
+    result->scatter_ns += now_ns() - read;
+    int64_t wanted = 1;
+    for (int64_t a = 0; a < pass->ndim; a++) wanted *= stop[a] - start[a];
+    result->elements += wanted;
+    result->opens++;
+    result->runs += runs.count;
+    result->seeks += row->whole ? 1 : 1 + runs.count;
+    result->bytes += stride;
+    return 0;
+}
+
+/* Read rows from result->row on, until one fails. A row's file is opened by its path, unless it is open already. */
+int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
+                 char *staging, Result *result, int64_t *completed) {
+    int64_t width = 6 + 6 * pass->ndim;
+    for (; result->row < count; result->row++)
+        if (read_row(pass, window, (const Row *)(rows + width * result->row), paths, staging, result, completed))
+            return -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- writing */
+/* A complete box that is one contiguous run of a file. */
+typedef struct {
+    const char *memory, *before;
+    int64_t path, offset, size, head, direct; /* head: bytes of `before`; they go in front of the offset */
+} Out;
+
+static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
+    for (int64_t done = 0; done < length;) {
+        ssize_t count = pwrite(fd, from + done, (size_t)(length - done), (off_t)(offset + done));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        done += count;
     }
     return 0;
+}
+
+static int write_body(int fd, const Out *out, int direct) {
+    if (!direct) return write_all(fd, out->memory, out->size, out->offset);
+    int64_t padded = (out->size + PAGE - 1) / PAGE * PAGE;
+    if (write_all(fd, out->memory, padded, 0)) {
+        if (errno != EINVAL) return -1;
+        /* A file system may refuse single transfers, such as an odd rest. */
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
+        return write_all(fd, out->memory, out->size, 0);
+    }
+    return padded == out->size ? 0 : ftruncate(fd, (off_t)out->size);
+}
+
+static int write_out(const Out *out, const char *path, Result *result) {
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC, direct = O_DIRECT && out->direct;
+    int fd = open(path, flags | (direct ? O_DIRECT : 0), 0666);
+    if (fd < 0 && errno == EINVAL && direct) {
+        direct = 0;
+        fd = open(path, flags, 0666);
+    }
+    if (fd < 0) return fail(result, OPENING, errno, out->offset, out->size, 0);
+    if ((out->head && write_all(fd, out->before, out->head, out->offset - out->head)) || write_body(fd, out, direct)) {
+        int error = errno;
+        close(fd);
+        return fail(result, WRITING, error, out->offset, out->size, 0);
+    }
+    if (close(fd)) return fail(result, CLOSING, errno, out->offset, out->size, 0);
+    result->opens++;
+    result->bytes += out->size;
+    return 0;
+}
+
+/* Write rows from result->row on, until one fails. */
+int reblock_write(int64_t count, const int64_t *rows, const char *paths, Result *result) {
+    int64_t began = now_ns();
+    const Out *outs = (const Out *)rows;
+    for (; result->row < count; result->row++)
+        if (write_out(&outs[result->row], paths + outs[result->row].path, result)) break;
+    result->io_ns += now_ns() - began;
+    return result->row < count ? -1 : 0;
 }

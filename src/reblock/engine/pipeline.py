@@ -4,37 +4,66 @@
 
     dispatcher (plan order)      readers (depth threads)          writers (depth threads)
     ───────────────────────      ───────────────────────          ───────────────────────
-    next piece                →  pread → decode → scatter      →  encode → pwrite
-    buffers it touches first     into the write boxes' buffers    buffer back to the budget
+    next pieces               →  pread → decode → scatter      →  encode → pwrite → ledger
+    buffers they touch first     into the write boxes' buffers    buffers back to the budget
     (waits for the budget)       last element in? ───────────────┘
 
 The dispatcher alone takes memory, and takes it in the order in which the plan was priced. Whatever was dispatched
 before can finish without new memory, so waiting for the budget always ends, and the peak is the one predicted.
+Raw objects that are read in one piece go through the compiled loop, many in a call; all else goes one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
 
+import numpy as np
+
 from reblock.cost.memory import PIECE_BYTES, flight_bytes
-from reblock.engine.buffers import Buffers, Staging, Stopped
-from reblock.engine.disk import Disk, Handle
-from reblock.engine.reading import Loaded, Piece, Visit, open_raw, read_raw, read_units, visits
+from reblock.engine import native, rows
+from reblock.engine.buffers import Buffers, Memory, Staging, Stopped
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
+from reblock.engine.reading import Loaded, Piece, Shared, Visit, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
-from reblock.engine.report import Measured
-from reblock.engine.scatter import Scatter, Window
+from reblock.engine.report import Measured, Times
+from reblock.engine.scatter import Scatter, Window, take
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
-from reblock.model import Index, Pass, Store, Way
+from reblock.geometry import Box
+from reblock.geometry.axis import Ints
+from reblock.model import Access, Index, Ledger, Pass, Store, Traffic, Way
 
 #: Called with the logical bytes that have just been written.
 Progress = Callable[[int], None]
 #: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
 #: own locks are left locked by one.
 Cancelled = Callable[[], bool]
+#: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
+_BATCH, _BATCH_BYTES = 64, 1 << 20
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run tells, and what it is told, while it runs."""
+
+    progress: Progress = lambda _: None
+    """Told the bytes written."""
+    cancelled: Cancelled = lambda: False
+    """Whether to stop."""
+    ledger: Ledger | None = None
+    """Remembers finished write boxes."""
+    digest: bool = True
+    """Whether to take digest sums."""
+    not_after_ns: int = native.NEVER
+    """A source file that was changed later has changed during the run."""
+
+    def hidden(self) -> Watch:
+        """For a pass before the last: nothing of it is in the target, and what it read is not the source."""
+        return replace(self, progress=lambda _: None)
 
 
 def execute(
@@ -45,12 +74,15 @@ def execute(
     memory_bytes: int,
     depth: int,
     disk: Disk | None = None,
-    progress: Progress | None = None,
-    cancelled: Cancelled = lambda: False,
+    watch: Watch | None = None,
+    number: int = 0,
     tasks: Iterable[Index] | None = None,
 ) -> Measured:
-    """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget."""
-    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk or Disk(), progress, cancelled)
+    """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget.
+
+    With a disk of its own (to record what is done to it) a pass runs without the compiled loop.
+    """
+    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk, watch or Watch(), number)
     return pipeline.run(sweep.tasks.indices() if tasks is None else tasks)
 
 
@@ -62,27 +94,29 @@ class _Pipeline:
         store: Store,
         memory_bytes: int,
         depth: int,
-        disk: Disk,
-        progress: Progress | None,
-        cancelled: Cancelled,
+        disk: Disk | None,
+        watch: Watch,
+        number: int,
     ) -> None:
-        self._sweep, self._view, self._disk = sweep, view, disk
+        self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
+        self._disk = disk or Disk()
         self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
         self._buffers = Buffers(memory_bytes - self._flight)
-        self._writer = Writer(store, sweep.write_access, disk)
-        self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill_scalar(view.store))
-        self._progress = progress or (lambda _: None)
-        self._cancelled = cancelled
+        fill = fill_scalar(view.store)
+        moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
+        self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
+        self._writer = Writer(store, sweep.write_access, self._disk, moves)
+        self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill, moves, digest=watch.digest)
         self._depth = depth
         self._queue = Semaphore(2 * depth)
-        self._open: dict[Index, Buffer] = {}
-        self._claimed: Window | None = None
+        self._finished: Collection[int] = watch.ledger.finished(number) if watch.ledger else ()
+        self._open: dict[int, Buffer] = {}
         self._lock, self._serial = Lock(), Lock()
-        self._staging = local()
+        self._thread = local()
         self._stopped = Event()
         self._error: BaseException | None = None
         self._held = 0
-        self.measured = Measured()
+        self.measured = Measured(resumed_boxes=len(self._finished))
 
     def run(self, tasks: Iterable[Index]) -> Measured:
         began = perf_counter()
@@ -109,8 +143,13 @@ class _Pipeline:
         sweep = self._sweep
         for task in tasks:
             for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
-                for visit in visits(self._view, sweep.reads.box(index), sweep.read_access, PIECE_BYTES):
-                    self._start(visit)
+                box = sweep.reads.box(index)
+                window = self._scatter.window(box, self._open)
+                if self._moves is not None and self._view.layout.dtype == self._writer.store.layout.dtype:
+                    self._start_rows(self._moves, box, window)
+                else:
+                    for visit in visits(self._view, box, sweep.read_access, PIECE_BYTES):
+                        self._start(visit, window)
             self.measured.tasks += 1
 
     def _settle(self) -> None:
@@ -119,30 +158,84 @@ class _Pipeline:
             self._check()
 
     def _check(self) -> None:
-        if self._cancelled():
+        if self._watch.cancelled():
             raise KeyboardInterrupt
 
-    def _start(self, visit: Visit) -> None:
+    def _claim(self, window: Window, position: int, *, wait: bool = True) -> bool:
+        """Take memory for a write box that needs some; False if there is none now and nobody is to wait for it."""
+        number = window.numbers[position]
+        if window.buffers[position] is not None or number in self._finished:
+            return True
+        index, box, stored = window[position]
+        size = stored.size * self._writer.store.layout.itemsize
+        memory = self._buffers.take(size, wait=False)
+        if memory is None:
+            if not wait:
+                return False
+            memory = self._wait_for_memory(size)
+        if self._sweep.write_access is Access.RUNS:
+            index, _ = self._writer.stored(box)
+        buffer = self._open[number] = self._writer.buffer(number, box, stored, index, memory)
+        window.put(position, buffer)
+        return True
+
+    def _wait_for_memory(self, size: int) -> Memory:
+        began = perf_counter()
+        memory = self._buffers.take(size)
+        self.measured.times.wait += perf_counter() - began
+        if memory is None:
+            raise Stopped
+        return memory
+
+    def _start(self, visit: Visit, window: Window) -> None:
+        """Dispatch a visit that is made one by one."""
         self._check()
+        wanted = [self._claim_all(window, piece.wanted) for piece in visit.pieces]
+        if not any(wanted):
+            return
         self.measured.source += visit_traffic(visit)
         if not visit.raw:
-            windows = [self._claim(piece) for piece in visit.pieces]
-            self._submit(self._read_units, visit, windows)
+            self._submit(self._read_units, visit, window)
             return
-        shared = _Shared(visit, self._disk)
-        for piece in visit.pieces:
-            self._submit(self._read_piece, shared, piece, self._claim(piece))
+        shared = Shared(visit, self._disk, sum(wanted))
+        for piece, is_wanted in zip(visit.pieces, wanted, strict=True):
+            if is_wanted:
+                self._submit(self._read_piece, shared, piece, window)
 
-    def _claim(self, piece: Piece) -> Window:
-        """Take memory for the write boxes that a piece touches first."""
-        window = self._scatter.window(piece.wanted)
-        if window is not self._claimed:
-            for index in window.indices:
-                if index not in self._open:
-                    self._open[index] = self._writer.buffer(self._sweep.writes.box(index), self._buffers.take)
-            # A box of the window that is finished meanwhile got all its elements: no later piece has any for it.
-            self._claimed = window
-        return window
+    def _claim_all(self, window: Window, box: Box) -> bool:
+        """Take memory for all write boxes that a box meets; says whether anything of it is wanted."""
+        positions = list(window.touching(box)) if box.size else []
+        for position in positions:
+            self._claim(window, position)
+        return any(window.buffers[position] is not None for position in positions)
+
+    def _start_rows(self, moves: native.Moves, box: Box, window: Window) -> None:
+        """Dispatch the visits of a read box to raw objects, many at a time."""
+        positions, touches = rows.first_touches(window, self._view.layout, box)
+        claimed = 0
+        for some in rows.visits(self._view, box, self._sweep.read_access):
+            start, count = 0, len(some.table)
+            step = max(min(_BATCH_BYTES // max(int(some.table[0, 3]), 1), _BATCH), 1)
+            while start < count:
+                stop = min(start + step, count)
+                while claimed < len(touches) and touches[claimed] < some.first + stop:
+                    if not self._claim(window, positions[claimed], wait=False):
+                        # What was claimed can only become free if what goes there is on its way.
+                        first = touches[claimed] - some.first
+                        self._send(moves, some, start, first, window)
+                        start = max(start, first)
+                        self._claim(window, positions[claimed])
+                    claimed += 1
+                self._send(moves, some, start, stop, window)
+                start = stop
+
+    def _send(self, moves: native.Moves, some: rows.Rows, start: int, stop: int, window: Window) -> None:
+        self._check()
+        chosen = list(range(start, stop))
+        if self._finished:
+            chosen = [at for at in chosen if any(window.buffers[p] for p in window.touching(rows.wanted(some, at)))]
+        if chosen:
+            self._submit(self._read_rows, moves, some, np.array(chosen), window)
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
         while not self._queue.acquire(timeout=0.5):
@@ -170,98 +263,114 @@ class _Pipeline:
         self._buffers.stop()
 
     # ---------------------------------------------------------------- readers
-    def _read_piece(self, shared: _Shared, piece: Piece, window: Window) -> None:
+    def _staging(self) -> Staging:
+        if not hasattr(self._thread, "staging"):
+            self._thread.staging = Staging()
+        slots: Staging = self._thread.staging
+        return slots
+
+    def _read_rows(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
+        """Many raw pieces, through the compiled loop."""
+        table = np.ascontiguousarray(some.table[chosen])
+        paths = native.Paths()
+        table[:, 1] = [paths.add(some.names[at]) for at in chosen.tolist()]
+        result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
+        staging = self._staging()("stored", int(table[:, 3].max()) + 2 * PAGE_BYTES)
+        names = paths.joined()
+        if not moves.read(window.native, table, names, staging, result, completed):
+            at = int(chosen[result.row])
+            raise_problem(self._view, some.objects[at], some.names[at], result)
+        with self._lock:
+            self.measured.source += Traffic(result.opens, result.runs, result.seeks, result.bytes)
+            self.measured.missing_chunks += result.missing
+        times = Times(read=result.io_ns / 1e9, scatter=result.scatter_ns / 1e9)
+        self._arrived(result.elements, take(window, completed, result.completed), times)
+
+    def _read_piece(self, shared: Shared, piece: Piece, window: Window) -> None:
+        began = perf_counter()
         try:
             opened = shared.open()
             if opened is None:
                 require_fill(shared.visit)
-            loaded = read_raw(shared.visit, piece, opened, self._thread_staging())
-            self._deliver(loaded, window, missing=opened is None and piece is shared.visit.pieces[0])
+            loaded = read_raw(shared.visit, piece, opened, self._staging())
+            missing = opened is None and shared.count_missing()
+            self._deliver(loaded, window, Times(read=perf_counter() - began), missing=missing)
         finally:
             shared.done()
 
-    def _read_units(self, visit: Visit, windows: list[Window]) -> None:
+    def _read_units(self, visit: Visit, window: Window) -> None:
+        times = Times()
         if visit.view.store.reads is Way.BOX:
+            began = perf_counter()
             with self._serial:
-                arrived = list(read_units(visit, self._disk, self._thread_staging()))
-            for loaded, window in zip(arrived, windows, strict=True):
-                self._deliver(loaded, window, missing=False)
-            return
-        units = read_units(visit, self._disk, self._thread_staging())
-        for loaded, window in zip(units, windows, strict=True):
-            if loaded.array is None:
-                require_fill(visit)
-            self._deliver(loaded, window, missing=loaded.array is None)
-
-    def _thread_staging(self) -> Staging:
-        if not hasattr(self._staging, "slots"):
-            self._staging.slots = Staging()
-        slots: Staging = self._staging.slots
-        return slots
-
-    def _deliver(self, loaded: Loaded, window: Window, *, missing: bool) -> None:
-        """Copy elements into their write boxes; boxes that are complete go to the writers."""
-        complete = []
-        copied = self._scatter(loaded, window, self._open)
+                arrived = list(read_units(visit, self._disk, self._staging(), times))
+            times.read += perf_counter() - began
+            for loaded in arrived:
+                self._deliver(loaded, window, Times(), missing=False)
+        else:
+            for loaded in read_units(visit, self._disk, self._staging(), times):
+                if loaded.array is None:
+                    require_fill(visit)
+                self._deliver(loaded, window, Times(), missing=loaded.array is None)
         with self._lock:
-            for index, count in copied:
-                buffer = self._open[index]
-                buffer.missing -= count
-                if not buffer.missing:
-                    complete.append((index, buffer))
-            self._held += loaded.wanted.size
+            self.measured.times.add(times)
+
+    def _deliver(self, loaded: Loaded, window: Window, times: Times, *, missing: bool) -> None:
+        """Copy elements into their write boxes."""
+        began = perf_counter()
+        complete = self._scatter(loaded, window)
+        times.scatter += perf_counter() - began
+        if missing:
+            with self._lock:
+                self.measured.missing_chunks += 1
+        self._arrived(loaded.wanted.size, complete, times)
+
+    def _arrived(self, elements: int, complete: list[Buffer], times: Times) -> None:
+        """Note what has arrived; boxes that are complete go to the writers, some together."""
+        with self._lock:
+            self._held += elements
             self.measured.held_elements = max(self.measured.held_elements, self._held)
-            self.measured.missing_chunks += missing
-        for index, buffer in complete:
-            self._writers.submit(self._write, index, buffer)
+            self.measured.times.add(times)
+        if complete:
+            step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
+            for start in range(0, len(complete), step):
+                self._writers.submit(self._write, complete[start : start + step])
 
     # ---------------------------------------------------------------- writers
-    def _write(self, index: Index, buffer: Buffer) -> None:
-        if self._stopped.is_set() and self._error is not None:
+    def _write(self, buffers: list[Buffer]) -> None:
+        if self._error is not None:
             return
+        times = Times()
         try:
             self._check()
-            traffic = self._writer.write(buffer)
+            traffic, finished = self._writer.write(buffers, times)
+            if self._watch.ledger is not None:
+                self._watch.ledger.record(self._number, finished)
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
             return
         with self._lock:
-            del self._open[index]
+            for buffer in buffers:
+                del self._open[buffer.number]
+                self._held -= buffer.box.size
+                self.measured.sums += buffer.sums
             self.measured.target += traffic
-            self.measured.write_boxes += 1
-            self._held -= buffer.box.size
-        self._buffers.give(buffer.flat)
-        self._progress(buffer.box.size * buffer.array.itemsize)
+            self.measured.write_boxes += len(buffers)
+            self.measured.times.add(times)
+        self._buffers.give([buffer.memory for buffer in buffers])
+        self._watch.progress(sum(one.bytes for one in finished))
 
 
-class _Shared:
-    """The file of a raw visit, opened by the first piece and closed by the last."""
-
-    def __init__(self, visit: Visit, disk: Disk) -> None:
-        self.visit = visit
-        self._disk = disk
-        self._lock = Lock()
-        self._left = len(visit.pieces)
-        self._opened: tuple[Handle, int] | None = None
-        self._tried = False
-        self._error: Exception | None = None
-
-    def open(self) -> tuple[Handle, int] | None:
-        with self._lock:
-            if not self._tried:
-                self._tried = True
-                try:
-                    self._opened = open_raw(self._disk, self.visit)
-                except Exception as error:
-                    # Every piece must see it: an object that cannot be opened is not one that is not stored.
-                    self._error = error
-                    raise
-            if self._error is not None:
-                raise self._error
-            return self._opened
-
-    def done(self) -> None:
-        with self._lock:
-            self._left -= 1
-            if not self._left and self._opened:
-                self._opened[0].close()
+def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:
+    """The compiled loop for this pass."""
+    return native.Moves(
+        shape=store.layout.shape,
+        dtype=store.layout.dtype,
+        source_order=view.layout.order,
+        target_order=store.layout.order,
+        fill=fill,
+        fills=view.fills,
+        direct=DIRECT_BYTES,
+        digest=watch.digest,
+        not_after=watch.not_after_ns,
+    )

@@ -6,16 +6,21 @@ pieces of one visit may be read by several threads; encoded units and shards are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from threading import Lock
+from time import perf_counter
+from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
 from reblock.cost.memory import most_stored_bytes
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle
+from reblock.engine.native import PROBLEMS, Result
+from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped
-from reblock.errors import CorruptError
+from reblock.errors import ChangedError, CorruptError, DiskError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
@@ -73,9 +78,37 @@ class Visit:
 
     def corrupt(self, path: str, offset: int, length: int, reason: str) -> CorruptError:
         """An error that names array, chunk, path and byte range."""
-        index = ",".join(map(str, self.view.object_index(self.index)))
-        where = self.view.store.location
-        return CorruptError(f"{where}: chunk ({index}) in {path}, bytes {offset} to {offset + length}: {reason}")
+        return corrupt(self.view, self.view.object_index(self.index), path, offset, length, reason)
+
+
+def corrupt(view: View, index: Index, path: str, offset: int, length: int, reason: str) -> CorruptError:
+    """An error that names array, chunk, path and byte range."""
+    chunk = ",".join(map(str, index))
+    return CorruptError(
+        f"{view.store.location}: chunk ({chunk}) in {path}, bytes {offset} to {offset + length}: {reason}"
+    )
+
+
+def missing(view: View, index: Index) -> CorruptError:
+    """An error that names a chunk that is not stored, and why that is one."""
+    chunk = ",".join(map(str, index))
+    why = "and missing chunks are errors here" if view.store.fills else "and this format defines no fill for it"
+    return CorruptError(f"{view.store.location}: chunk ({chunk}) is missing, {why}")
+
+
+def raise_problem(view: View, index: Index, path: str, result: Result) -> NoReturn:
+    """What the compiled loop met, as an error."""
+    problem = PROBLEMS[result.problem]
+    offset, length, found = result.offset, result.length, max(result.found, 0)
+    if problem == "missing":
+        raise missing(view, index)
+    if problem == "wrong size":
+        raise corrupt(view, index, path, offset, length, f"the file holds {found} bytes there")
+    if problem == "short":
+        raise corrupt(view, index, path, offset, length, f"only {found} bytes are there")
+    if problem == "changed":
+        raise ChangedError(f"{path} was changed while it was being read: run again once nobody writes to it")
+    raise DiskError.wrap(OSError(result.error, os.strerror(result.error)), doing=problem, path=path)
 
 
 def visits(view: View, box: Box, access: Access, piece_bytes: int) -> Iterator[Visit]:
@@ -118,7 +151,7 @@ def _unit_visit(view: View, index: Index, reach: Box) -> Visit:
 def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
     """The file of a raw object and where the object starts in it; None where it is not stored."""
     index = visit.view.object_index(visit.index)
-    (extent,) = visit.view.store.extents(index, [index], _no_index)
+    (extent,) = visit.view.store.extents(index, [index], no_index)
     if extent is None:
         return None
     try:
@@ -163,8 +196,51 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
     return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
 
 
-def read_units(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
+class Shared:
+    """The file of a raw visit, opened by the first piece and closed by the last."""
+
+    def __init__(self, visit: Visit, disk: Disk, pieces: int) -> None:
+        self.visit = visit
+        self._disk = disk
+        self._lock = Lock()
+        self._left = pieces
+        self._opened: tuple[Handle, int] | None = None
+        self._tried = False
+        self._counted = False
+        self._error: Exception | None = None
+
+    def open(self) -> tuple[Handle, int] | None:
+        """The file and where the object starts in it; None where it is not stored."""
+        with self._lock:
+            if not self._tried:
+                self._tried = True
+                try:
+                    self._opened = open_raw(self._disk, self.visit)
+                except Exception as error:
+                    # Every piece must see it: an object that cannot be opened is not one that is not stored.
+                    self._error = error
+                    raise
+            if self._error is not None:
+                raise self._error
+            return self._opened
+
+    def count_missing(self) -> bool:
+        """True for the first piece that asks: an object that is not stored counts once."""
+        with self._lock:
+            first, self._counted = not self._counted, True
+            return first
+
+    def done(self) -> None:
+        """One piece less."""
+        with self._lock:
+            self._left -= 1
+            if not self._left and self._opened:
+                self._opened[0].close()
+
+
+def read_units(visit: Visit, disk: Disk, staging: Staging, times: Times | None = None) -> Iterator[Loaded]:
     """Every unit of a visit that decodes; the array is valid until the next one is asked for."""
+    times = times or Times()
     store = visit.view.store
     if store.reads is Way.BOX:
         for piece in visit.pieces:
@@ -185,15 +261,18 @@ def read_units(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
             found = [None] * len(wanted)
         for piece, extent in zip(visit.pieces, found, strict=True):
             try:
-                array = None if extent is None else _unit(visit, piece, extent, files, staging)
+                array = None if extent is None else _unit(visit, piece, extent, files, staging, times)
             except FileNotFoundError:
                 array = None
             yield Loaded(piece.box, piece.wanted, array)
 
 
-def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging) -> Array:
+def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging, times: Times) -> Array:
     layout = visit.view.layout
+    began = perf_counter()
     data = _fetch(visit, files, extent, staging, "stored")
+    read = perf_counter()
+    times.read += read - began
     size = piece.box.size * layout.itemsize
     if not layout.encoded:
         if data.size != size:
@@ -204,6 +283,7 @@ def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: St
         visit.view.store.decode(data.data, extent, out)
     except CorruptError as error:
         raise visit.corrupt(extent.path, extent.offset, data.size, str(error)) from error
+    times.decode += perf_counter() - read
     return shaped(out, piece.box, layout)
 
 
@@ -245,5 +325,6 @@ class _Files:
             handle.close()
 
 
-def _no_index(extent: Extent) -> bytes:
+def no_index(extent: Extent) -> bytes:
+    """What raw objects answer when asked for the bytes that tell where others lie."""
     raise CorruptError(f"{extent.path}: a raw object has no index")

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.cost.memory import PIECE_BYTES
-from reblock.engine.buffers import Staging, allocate
+from reblock.engine.buffers import Memory, Staging
 from reblock.engine.disk import Disk
-from reblock.engine.reading import Loaded, Visit, open_raw, read_raw, read_units, visits
-from reblock.engine.report import Measured
+from reblock.engine.reading import Loaded, Visit, missing, open_raw, read_raw, read_units, visits
+from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
-from reblock.errors import CorruptError
 from reblock.model import Index, Pass, Store, Traffic
 
 
@@ -41,15 +40,19 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
                         measured.missing_chunks += 1
                     for place in sweep.writes.touching(loaded.wanted):
                         if place not in opened:
-                            opened[place] = writer.buffer(sweep.writes.box(place), allocate)
-                        opened[place].missing -= opened[place].take(loaded, fill)
+                            inside = sweep.writes.box(place)
+                            owner, stored = writer.stored(inside)
+                            memory = Memory(stored.size * store.layout.itemsize)
+                            opened[place] = writer.buffer(0, inside, stored, owner, memory)
+                        opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
             held += box.size
             measured.held_elements = max(measured.held_elements, held)
-            allocated = sum(buffer.flat.size for buffer in opened.values())
+            allocated = sum(buffer.memory.flat.size for buffer in opened.values())
             measured.peak_bytes = max(measured.peak_bytes, allocated)
-            for place in [place for place, buffer in opened.items() if not buffer.missing]:
+            for place in [place for place, buffer in opened.items() if not buffer.memory.record[1]]:
                 buffer = opened.pop(place)
-                measured.target += writer.write(buffer)
+                measured.target += writer.write([buffer], Times())[0]
+                measured.sums += buffer.sums
                 measured.write_boxes += 1
                 held -= buffer.box.size
         measured.tasks += 1
@@ -79,8 +82,5 @@ def visit_traffic(visit: Visit) -> Traffic:
 
 def require_fill(visit: Visit) -> None:
     """A unit that is not stored is fill only where the format says so and the user agrees."""
-    view = visit.view
-    if not view.fills:
-        index = ",".join(map(str, view.object_index(visit.index)))
-        why = "and missing chunks are errors here" if view.store.fills else "and this format defines no fill for it"
-        raise CorruptError(f"{view.store.location}: chunk ({index}) is missing, {why}")
+    if not visit.view.fills:
+        raise missing(visit.view, visit.view.object_index(visit.index))

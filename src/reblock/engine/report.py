@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from reblock.model import Cost, Plan, Traffic
+from reblock.model import Cost, Plan, Sums, Traffic
+
+
+@dataclass
+class Times:
+    """Where the time of a run went, in seconds; those of all threads together, but for `wait`."""
+
+    read: float = 0.0
+    """Opening and reading source files."""
+    decode: float = 0.0
+    """Decoding units."""
+    scatter: float = 0.0
+    """Copying elements into write boxes, and taking their digest."""
+    encode: float = 0.0
+    """Encoding objects."""
+    write: float = 0.0
+    """Writing objects."""
+    wait: float = 0.0
+    """Waiting for memory, while everything that was dispatched was still on its way."""
+
+    def add(self, other: Times) -> None:
+        """Count another thread or pass."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
 
 
 @dataclass
@@ -28,6 +54,12 @@ class Measured:
     """Write boxes done."""
     missing_chunks: int = 0
     """Source chunks that were not stored and were taken as fill."""
+    resumed_boxes: int = 0
+    """Write boxes found finished, and not done again."""
+    sums: Sums = field(default_factory=Sums)
+    """Digest sums of the write boxes done."""
+    times: Times = field(default_factory=Times)
+    """Where the time went."""
 
     def add(self, other: Measured) -> None:
         """Count another piece of the same pass."""
@@ -38,6 +70,9 @@ class Measured:
         self.tasks += other.tasks
         self.write_boxes += other.write_boxes
         self.missing_chunks += other.missing_chunks
+        self.resumed_boxes += other.resumed_boxes
+        self.sums += other.sums
+        self.times.add(other.times)
 
 
 @dataclass(frozen=True)

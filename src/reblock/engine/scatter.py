@@ -1,20 +1,20 @@
 """Scatter: loaded elements go to the write boxes they belong to, all boxes of a piece in one call.
 
-The compiled loop (`moves.c`) and numpy do the same; numpy serves where the loop was not built, and where elements
-are converted on the way.
+The compiled loop and numpy do the same; numpy serves where the loop was not built, and where elements are converted
+on the way.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
+from reblock.engine import native
 from reblock.engine.reading import Loaded
 from reblock.engine.writing import Buffer
 from reblock.geometry import Box, Grid
@@ -22,86 +22,142 @@ from reblock.geometry.axis import Ints
 from reblock.model import Access, Index, Layout
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled loop, where it was built."""
-    path = os.path.join(os.path.dirname(__file__), "libmoves.so")
-    try:
-        found = ctypes.CDLL(path)
-    except OSError:
-        return None
-    found.reblock_scatter.argtypes = [ctypes.c_int, ctypes.c_int64, *[ctypes.c_void_p] * 11]
-    found.reblock_scatter.restype = ctypes.c_int
-    return found
+class _Place(NamedTuple):
+    """Where the write boxes of a window are."""
 
-
-class Window(NamedTuple):
-    """The write boxes that a piece meets, as the compiled loop wants them."""
-
-    indices: tuple[Index, ...]
-    """Their indices, in C order."""
-    counts: Ints
+    firsts: Index
+    """Index of the first one."""
+    shape: Index
     """Per axis how many."""
-    cuts: Ints
+    cuts: tuple[list[int], ...]
     """Per axis their bounds."""
-    lengths: Ints
-    """Per axis the lengths of their buffers."""
+    stored: tuple[list[tuple[int, int]], ...]
+    """Per axis the bounds of what their buffers cover."""
+    arrays: tuple[Ints, Ints, Ints]
+    """Counts, cuts and buffer lengths as the compiled loop wants them."""
+    numbers: list[int]
+    """Their numbers in the write grid, in C order."""
+
+
+class Window:
+    """The write boxes that a read box meets; a box has its buffer here once a piece that touches it is on its way."""
+
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+        self.numbers = place.numbers
+        self.cuts = place.cuts
+        self.shape = place.shape
+        self.buffers: list[Buffer | None] = [None] * len(place.numbers)
+        self._table = np.zeros(max(len(place.numbers), 1), np.uint64)
+        self.native = native.Window(*map(native.address, (*place.arrays, self._table)))
+
+    def __getitem__(self, position: int) -> tuple[Index, Box, Box]:
+        """The index of a box in the write grid, its elements, and what its buffer covers."""
+        place, steps = self._place, []
+        for count in reversed(place.shape):
+            position, step = divmod(position, count)
+            steps.append(step)
+        steps.reverse()
+        index = tuple(map(int.__add__, place.firsts, steps))
+        box = Box(
+            tuple(cuts[step] for cuts, step in zip(place.cuts, steps, strict=True)),
+            tuple(cuts[step + 1] for cuts, step in zip(place.cuts, steps, strict=True)),
+        )
+        bounds = [stored[step] for stored, step in zip(place.stored, steps, strict=True)]
+        stored = Box(tuple(start for start, _ in bounds), tuple(stop for _, stop in bounds))
+        return index, box, stored
+
+    def put(self, position: int, buffer: Buffer) -> None:
+        """From now on elements go there."""
+        self.buffers[position] = buffer
+        self._table[position] = buffer.memory.at
+
+    def touching(self, box: Box) -> Iterator[int]:
+        """Positions of the boxes that a box meets."""
+        ranges = []
+        for cuts, start, stop in zip(self.cuts, box.start, box.stop, strict=True):
+            low, high = np.searchsorted(cuts, [start, stop - 1], "right").tolist()
+            ranges.append(range(low - 1, high))
+        shape = self._place.shape
+        for steps in product(*ranges):
+            position = 0
+            for step, count in zip(steps, shape, strict=True):
+                position = position * count + step
+            yield position
 
 
 class Scatter:
     """Knows the write boxes of one pass."""
 
-    def __init__(self, writes: Grid, target: Layout, access: Access, fill: object, *, compiled: bool = True) -> None:
+    def __init__(
+        self, writes: Grid, target: Layout, access: Access, fill: object, moves: native.Moves | None, *, digest: bool
+    ) -> None:
         self._writes = writes
-        self._target = target
         self._stored = target.objects if access is Access.UNITS else None
+        self._target = target
         self._fill = fill
-        self._order = np.array(target.order, np.int64)
-        self._library = library() if compiled else None
-        self._window = lru_cache(maxsize=64)(self._make_window)
+        self._moves = moves
+        self._digest = digest
+        self._lock = Lock()
+        self._place = lru_cache(maxsize=8)(self._make_place)
 
-    def window(self, box: Box) -> Window:
-        """The write boxes that a box meets; the same object for the same boxes, while it is remembered."""
+    def window(self, box: Box, opened: Mapping[int, Buffer]) -> Window:
+        """The write boxes that a read box meets, with the buffers of those that are open already."""
         ranges = (axis.touching(a, b) for axis, a, b in zip(self._writes.axes, box.start, box.stop, strict=True))
-        return self._window(tuple((meets.start, meets.stop) for meets in ranges))
+        window = Window(self._place(tuple((meets.start, meets.stop) for meets in ranges)))
+        for position, number in enumerate(window.numbers):
+            if number in opened:
+                window.put(position, opened[number])
+        return window
 
-    def __call__(self, loaded: Loaded, window: Window, buffers: Mapping[Index, Buffer]) -> list[tuple[Index, int]]:
-        """Copy into the boxes of a window; says which got how many elements."""
-        array, wanted = loaded.array, loaded.wanted
-        if self._library is None or array is None or array.dtype != self._target.dtype:
-            return [(index, buffers[index].take(loaded, self._fill)) for index in window.indices]
-        table = np.array([buffers[index].address for index in window.indices], np.uint64)
-        place = np.array([array.strides, loaded.box.start, wanted.start, wanted.stop], np.int64)
-        copied = np.empty(len(table), np.int64)
-        at, row = place.ctypes.data, place.strides[0]
-        self._library.reblock_scatter(
-            array.ndim,
-            array.itemsize,
-            array.__array_interface__["data"][0],
-            at,
-            at + row,
-            at + 2 * row,
-            at + 3 * row,
-            window.counts.ctypes.data,
-            window.cuts.ctypes.data,
-            window.lengths.ctypes.data,
-            self._order.ctypes.data,
-            table.ctypes.data,
-            copied.ctypes.data,
-        )
-        return list(zip(window.indices, copied.tolist(), strict=True))
+    def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:
+        """Copy into the boxes of a window; says which of them are now complete."""
+        array = loaded.array
+        if self._moves is None or array is None or array.dtype != self._target.dtype:
+            return self._by_numpy(loaded, window)
+        place = np.array([array.strides, loaded.box.start, loaded.wanted.start, loaded.wanted.stop], np.int64)
+        completed = np.empty(len(window.numbers) or 1, np.int64)
+        count = self._moves.scatter(window.native, array, place, completed)
+        return take(window, completed, count)
 
-    def _make_window(self, ranges: tuple[tuple[int, int], ...]) -> Window:
-        cuts: list[int] = []
-        lengths: list[int] = []
+    def _by_numpy(self, loaded: Loaded, window: Window) -> list[Buffer]:
+        complete = []
+        for position in window.touching(loaded.wanted) if loaded.wanted.size else ():
+            buffer = window.buffers[position]
+            if buffer is None:
+                continue
+            count, sums = buffer.take(loaded, self._fill, self._target.shape if self._digest else None)
+            with self._lock:
+                if buffer.arrived(count, sums):
+                    complete.append(buffer)
+        return complete
+
+    def _make_place(self, ranges: tuple[tuple[int, int], ...]) -> _Place:
+        cuts, bounds = [], []
         for number, (axis, (first, last)) in enumerate(zip(self._writes.axes, ranges, strict=True)):
-            cuts += [axis.start(index) for index in range(first, last + 1)]
+            cuts.append([axis.start(index) for index in range(first, last + 1)])
             stored = axis if self._stored is None else self._stored.axes[number]
-            bounds = [stored.stored(index) for index in range(first, last)]
-            lengths += [stop - start for start, stop in bounds]
-        return Window(
-            tuple(product(*(range(first, last) for first, last in ranges))),
-            np.array([last - first for first, last in ranges], np.int64),
-            np.array(cuts, np.int64),
-            np.array(lengths, np.int64),
+            bounds.append([stored.stored(index) for index in range(first, last)])
+        shape = tuple(last - first for first, last in ranges)
+        lengths = [stop - start for one in bounds for start, stop in one]
+        numbers: Ints = np.zeros((), np.int64)
+        for (first, last), count in zip(ranges, self._writes.counts, strict=True):
+            numbers = np.add.outer(numbers * count, np.arange(first, last))
+        return _Place(
+            tuple(first for first, _ in ranges),
+            shape,
+            tuple(cuts),
+            tuple(bounds),
+            (_ints(shape), _ints([cut for one in cuts for cut in one]), _ints(lengths)),
+            numbers.ravel().tolist(),
         )
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    """As the compiled loop wants them, which asks for their address also where there are none."""
+    return np.array(values or [0], np.int64)
+
+
+def take(window: Window, completed: Ints, count: int) -> list[Buffer]:
+    """The buffers that the compiled loop has listed."""
+    return [buffer for buffer in (window.buffers[at] for at in completed[:count].tolist()) if buffer is not None]

@@ -1,124 +1,218 @@
-"""Writing: buffers of write boxes, and how a complete one goes to the target."""
+"""Writing: buffers of write boxes, and how complete ones go to the target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from time import perf_counter
 
 import numpy as np
 
+from reblock.engine import native
+from reblock.engine.buffers import Memory
+from reblock.engine.digest import sums
 from reblock.engine.disk import DIRECT_BYTES, Disk
 from reblock.engine.reading import Loaded
+from reblock.engine.report import Times
 from reblock.engine.view import Array, part, shaped
+from reblock.errors import DiskError
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import Access, Flat, Index, Store, Traffic, Way
+from reblock.model import Access, Bytes, Finished, Index, Layout, Store, Sums, Traffic, Way
 
 
 @dataclass
 class Buffer:
     """One write box on its way to completion."""
 
+    number: int
+    """Its number in the write grid."""
     box: Box
     """The elements that belong to it."""
     stored: Box
     """What its memory covers: the box, or the whole object with what sticks out."""
     index: Index
     """The object that it belongs to."""
-    flat: Flat
-    """Its memory, in disk order."""
-    array: Array
-    """The same memory as an array in the target's axes."""
-    missing: int
-    """Elements that have not arrived yet."""
+    memory: Memory
+    """Its bytes, in disk order, and the record of what has arrived."""
+    layout: Layout
+    """The target's."""
+
+    def begin(self) -> None:
+        """Nothing has arrived yet."""
+        self.memory.record[1:] = self.box.size, 0, 0
 
     @cached_property
-    def address(self) -> int:
-        """Where the memory is."""
-        return int(self.flat.__array_interface__["data"][0])
+    def array(self) -> Array:
+        """The memory as an array in the target's axes."""
+        return shaped(self.memory.flat, self.stored, self.layout)
 
-    def take(self, loaded: Loaded, fill: object) -> int:
-        """Copy what belongs here out of loaded elements; returns how many they were."""
+    @property
+    def sums(self) -> Sums:
+        """Digest sums of what has arrived."""
+        first, second = self.memory.record.view(np.uint64)[2:].tolist()
+        return Sums(first, second)
+
+    def take(self, loaded: Loaded, fill: object, shape: Index | None) -> tuple[int, Sums]:
+        """Copy what belongs here out of loaded elements: how many they were, and their sums if the shape is given."""
         shared = self.box.intersect(loaded.wanted)
         if shared is None:
-            return 0
+            return 0, Sums()
         here = part(self.array, shared.within(self.stored))
         if loaded.array is None:
             here[...] = fill
         else:
             here[...] = part(loaded.array, shared.within(loaded.box))
-        return shared.size
+        return shared.size, Sums() if shape is None else sums(here, shared.start, shape)
+
+    def arrived(self, count: int, added: Sums) -> bool:
+        """Note what was copied; says whether that was the last."""
+        record = self.memory.record
+        record[1] -= count
+        record.view(np.uint64)[2:] = self.sums + added
+        return count > 0 and not record[1]
 
 
 class Writer:
     """Knows how the boxes of one pass become bytes of the target."""
 
-    def __init__(self, store: Store, access: Access, disk: Disk, serial: AbstractContextManager[object] | None = None):
+    def __init__(
+        self,
+        store: Store,
+        access: Access,
+        disk: Disk,
+        moves: native.Moves | None = None,
+        serial: AbstractContextManager[object] | None = None,
+    ) -> None:
         self.store = store
         self.access = access
         self._disk = disk
+        layout = store.layout
+        self._raw = not (layout.encoded or layout.indexed)
+        plain = self._raw and access is Access.UNITS and store.writes is Way.EXTENT
+        self._moves = moves if plain else None
         self._serial = serial or Lock()
         self._made: set[Index] = set()
         self._making = Lock()
 
-    def buffer(self, box: Box, memory: Callable[[int], Flat]) -> Buffer:
-        """A buffer for a write box."""
-        layout = self.store.layout
-        index = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
-        stored = layout.objects.stored(index) if self.access is Access.UNITS else box
-        flat = memory(stored.size * layout.itemsize)
-        array = shaped(flat, stored, layout)
+    def stored(self, box: Box) -> tuple[Index, Box]:
+        """The object that a write box belongs to, and what the box's buffer covers."""
+        objects = self.store.layout.objects
+        index = tuple(axis.index(x) for axis, x in zip(objects.axes, box.start, strict=True))
+        return index, objects.stored(index) if self.access is Access.UNITS else box
+
+    def buffer(self, number: int, box: Box, stored: Box, index: Index, memory: Memory) -> Buffer:
+        """A write box in its memory, with nothing in it yet."""
+        buffer = Buffer(number, box, stored, index, memory, self.store.layout)
+        buffer.begin()
         if stored != box:
             fill = self.store.schema.fill_value
-            array[...] = 0 if fill is None else fill
-        return Buffer(box, stored, index, flat, array, box.size)
+            buffer.array[...] = 0 if fill is None else fill
+        return buffer
 
-    def write(self, buffer: Buffer) -> Traffic:
-        """Write a complete buffer; says what it took."""
-        size = buffer.stored.size * self.store.layout.itemsize
+    # ---------------------------------------------------------------- many boxes
+    def write(self, buffers: Sequence[Buffer], times: Times) -> tuple[Traffic, list[Finished]]:
+        """Write complete buffers; says what it took, and what is finished now."""
+        if self._moves is not None:
+            return self._write_compiled(self._moves, buffers, times)
+        traffic, finished = Traffic(), []
+        for buffer in buffers:
+            one, path = self._write_one(buffer, times)
+            traffic += one
+            finished.append(self._finished(buffer, path))
+        return traffic, finished
+
+    def _finished(self, buffer: Buffer, path: str) -> Finished:
+        return Finished(buffer.number, path, buffer.box.size * self.store.layout.itemsize, buffer.sums)
+
+    def _write_compiled(
+        self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
+    ) -> tuple[Traffic, list[Finished]]:
+        paths, finished, kept = native.Paths(), [], []
+        rows = np.empty((len(buffers), 7), np.int64)
+        for row, buffer in zip(rows, buffers, strict=True):
+            place = self.store.place(buffer.index)
+            before = np.frombuffer(self.store.preamble(buffer.index), np.uint8)
+            size = buffer.memory.flat.size
+            direct = size >= DIRECT_BYTES and not place.offset
+            kept.append(before)
+            head = len(before)
+            at = native.address(before) if head else 0
+            row[:] = (buffer.memory.record[0], at, paths.add(place.path), place.offset, size, head, direct)
+            finished.append(self._finished(buffer, place.path))
+        result = native.Result()
+        names, made = paths.joined(), -1
+        while not moves.write(rows, names, result):
+            path = finished[result.row].path
+            if result.error != errno.ENOENT or made == result.row:
+                wrong = OSError(result.error, os.strerror(result.error))
+                raise DiskError.wrap(wrong, doing=native.PROBLEMS[result.problem], path=path)
+            self._disk.make_folder(path)
+            made = result.row
+        times.write += result.io_ns / 1e9
+        return Traffic(result.opens, result.opens, result.opens, result.bytes), finished
+
+    # ---------------------------------------------------------------- one box
+    def _write_one(self, buffer: Buffer, times: Times) -> tuple[Traffic, str]:
+        """Write a complete buffer: what it took, and the file it went to."""
+        size = buffer.memory.flat.size
+        began = perf_counter()
         if self.store.writes is Way.BOX:
             with self._serial:
                 self.store.write_box(buffer.box, buffer.array[buffer.box.within(buffer.stored).slices])
-            return self._whole(buffer, size)
+            times.write += perf_counter() - began
+            return self._whole(buffer, size), ""
         if self.access is Access.RUNS:
-            return self._write_runs(buffer, size)
-        data = buffer.flat
-        layout = self.store.layout
-        raw = not (layout.encoded or layout.indexed)
-        encoded = data.data if raw else self.store.encode(data)
+            done = self._write_runs(buffer, size)
+            times.write += perf_counter() - began
+            return done
+        data = buffer.memory.flat
+        encoded = data.data if self._raw else self.store.encode(data)
+        ready = perf_counter()
+        times.encode += ready - began
+        path = self._hand_over(buffer, encoded)
+        times.write += perf_counter() - ready
+        return self._whole(buffer, size), path
+
+    def _hand_over(self, buffer: Buffer, encoded: Bytes) -> str:
+        """Write an encoded object; says to which file."""
         if self.store.writes is Way.UNIT:
             with self._serial:
                 self.store.write_unit(buffer.index, encoded)
-            return self._whole(buffer, size)
+            return ""
         place = self.store.place(buffer.index)
-        before = self.store.preamble(buffer.index)
-        if raw and not place.offset and size >= DIRECT_BYTES and self.store.writes is Way.EXTENT:
+        if self._raw and not place.offset and len(encoded) >= DIRECT_BYTES:
             with self._disk.writer(place.path, direct=True) as handle:
-                handle.write_whole(data)
-            return Traffic(1, 1, 1, size)
+                handle.write_whole(buffer.memory.flat)
+            return place.path
+        before = self.store.preamble(buffer.index)
         with self._disk.writer(place.path) as handle:
             handle.write([before, encoded], place.offset - len(before))
-        return Traffic(1, 1, 1, size)
+            if not self._raw and place.length is None:
+                handle.resize(place.offset + len(encoded))
+        return place.path
 
     def _whole(self, buffer: Buffer, size: int) -> Traffic:
-        """What a box costs that the format's library writes: a visit, and its runs where it is a part."""
+        """What a box costs that is written at once: a visit, and its runs where it is a part."""
         stored = self.store.layout.objects.stored(buffer.index)
         if buffer.stored == stored:
             return Traffic(1, 1, 1, size)
         offsets, _ = runs(stored, buffer.stored, self.store.layout.order)
         return Traffic(1, len(offsets), 1 + len(offsets), size)
 
-    def _write_runs(self, buffer: Buffer, size: int) -> Traffic:
+    def _write_runs(self, buffer: Buffer, size: int) -> tuple[Traffic, str]:
         layout = self.store.layout
         stored = layout.objects.stored(buffer.index)
         place = self.store.place(buffer.index)
         before = self.store.preamble(buffer.index)
         offsets, length = runs(stored, buffer.box, layout.order)
         step = length * layout.itemsize
-        data = buffer.flat.data
+        data = buffer.memory.flat.data
         with self._disk.writer(place.path) as handle:
             if place.offset == len(before) and self._first(buffer.index):
                 handle.write([before], 0)
@@ -126,7 +220,7 @@ class Writer:
             for number, offset in enumerate((offsets * layout.itemsize).tolist()):
                 handle.write([data[number * step : (number + 1) * step]], place.offset + offset)
         inside = 0 if buffer.box == stored else len(offsets)
-        return Traffic(1, len(offsets), 1 + inside, size)
+        return Traffic(1, len(offsets), 1 + inside, size), place.path
 
     def _first(self, index: Index) -> bool:
         """Whether this is the first piece of an object that has its own file."""

@@ -79,6 +79,13 @@ class Grid:
         pairs = [axis.stored(i) for axis, i in zip(self.axes, index, strict=True)]
         return Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
 
+    def number(self, index: Sequence[int]) -> int:
+        """The number of a box, in C order."""
+        number = 0
+        for i, count in zip(index, self.counts, strict=True):
+            number = number * count + i
+        return number
+
     def touching(self, box: Box, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
         """Indices of the boxes that meet a box; `order` lists the axes from the slowest to the fastest."""
         ranges = [axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)]

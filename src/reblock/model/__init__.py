@@ -3,8 +3,10 @@
 from reblock.model.codec import Codec, Stage
 from reblock.model.device import Device
 from reblock.model.layout import Access, Layout
+from reblock.model.ledger import Finished, Ledger, Sums
 from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
 
@@ -15,17 +17,21 @@ __all__ = [
     "Cost",
     "Device",
     "Extent",
+    "Finished",
     "Flat",
     "Format",
     "Index",
     "Layout",
+    "Ledger",
     "Pass",
     "Plan",
     "Problem",
     "Read",
+    "Roots",
     "Schema",
     "Stage",
     "Store",
+    "Sums",
     "Traffic",
     "Way",
 ]

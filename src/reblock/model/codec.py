@@ -29,7 +29,7 @@ _PLACES: dict[str, tuple[tuple[str, Any], ...]] = {
     "blosc": (("cname", "zstd"), ("level", 3), ("shuffle", "shuffle")),
 }
 _LEVELS = {"gzip": (0, 9), "zlib": (0, 9), "zstd": (-7, 22), "lz4": (1, 65537), "bz2": (1, 9), "blosc": (0, 9)}
-_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 _BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 

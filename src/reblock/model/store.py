@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from reblock.geometry import Box
 from reblock.model.layout import Layout
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 
 #: Any run of bytes.
@@ -95,6 +96,22 @@ class Store(Protocol):
     def fills(self) -> bool:
         """Whether the format defines objects that are not stored as fill."""
 
+    @property
+    def encoding(self) -> str:
+        """How a unit is encoded, settings included; "" = raw, or not to be compared.
+
+        A unit's stored bytes can be copied as they are between stores of the same encoding, type, unit shape and
+        axis order, unless it skipped filters (`Extent.mask`).
+        """
+
+    @property
+    def roots(self) -> Roots | None:
+        """Where the files of its extents may lie; None = anywhere, for what we wrote ourselves."""
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        """Files that say what the array is; where one of them changes, it is another array."""
+
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
         """Where some units of one object lie, in one visit; None = not stored.
 
@@ -123,7 +140,7 @@ class Store(Protocol):
         """Hand over an encoded object (`writes == UNIT`)."""
 
     def checkpoint(self) -> None:
-        """Make what was handed over durable."""
+        """Make durable what was handed to `write_unit` and `write_box`; files that the engine wrote it syncs itself."""
 
     def commit(self) -> None:
         """Finish the array: metadata last, everything durable, handles closed."""
@@ -147,8 +164,12 @@ class Format(Protocol):
     def probe(self, path: str) -> bool:
         """Whether the content of an existing path looks like this format."""
 
-    def open(self, path: str, inner: str) -> Store:
-        """Open an array for reading; `inner` is "" or a path without leading slash."""
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+        """Open an array for reading; `inner` is "" or a path without leading slash.
+
+        Bytes come from `path` itself, links resolved, and from the folders in `allow`; an array that names any
+        other file is refused with an ExternalError.
+        """
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         """The nearest schema that this format can hold.
@@ -162,3 +183,10 @@ class Format(Protocol):
 
     def create(self, path: str, inner: str, schema: Schema) -> Store:
         """Make a new array at a path that does not exist yet, ready for writing."""
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        """Go on writing an array that `create` has made of the same schema, and that was never finished.
+
+        Whoever wrote it may have been killed at any moment. What was handed over before the last `checkpoint` is
+        there; a StorageError says that it cannot be gone on with, and is to be made anew.
+        """

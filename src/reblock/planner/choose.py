@@ -12,6 +12,7 @@ from reblock.cost.memory import most_stored_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Plan, Problem
 from reblock.planner.check import check
+from reblock.planner.coarsen import coarsen
 from reblock.planner.search import search
 from reblock.strategies import strategies
 from reblock.strategies.family import fit, needed_bytes
@@ -117,8 +118,11 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
-    check(best.plan, problem)
-    sweeps = estimate_passes(best.plan, problem)
+    plan = coarsen(best.plan, problem) if strategy in (AUTO, SEARCH) and objective != "memory" else best.plan
+    check(plan, problem)
+    sweeps = estimate_passes(plan, problem)
+    cost = total(sweeps, plan, problem)
+    best = Alternative(best.strategy, plan, cost, None)
     alternatives = [
         best,
         *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
@@ -127,8 +131,8 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     search_kind = "exact" if exact and best.strategy == SEARCH else "bounded"
     return Decision(
         problem,
-        best.plan,
-        total(sweeps, best.plan, problem),
+        plan,
+        cost,
         tuple(sweeps),
         objective,
         search_kind,

@@ -111,6 +111,35 @@ def verdict(source: str, target: str, *, equal: bool, differences: Sequence[str]
     return "\n".join([*lines, *(f"  {plain(difference)}" for difference in differences)])
 
 
+def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
+    """How far an unfinished run is, from what `reblock.status` says."""
+    if found is None:
+        return plain(f"{target}: no unfinished run")
+    boxes = f"{format_count(found['finished_boxes'])} of {_plural(found['boxes'], 'write box', 'write boxes')}"
+    size = f"{format_size(found['finished_bytes'])} of {format_size(found['bytes'])}"
+    pairs = [
+        ("state", f"running: {found['running']}" if found["running"] else found["state"]),
+        ("finished", f"{boxes}, {size} of the target"),
+        ("started", found["started"]),
+        ("source", found["source"]),
+        ("strategy", f"{found['strategy']}, {format_size(found['memory_bytes'])} of memory"),
+        ("staging", found["staging"]),
+    ]
+    if found["scratch"]:
+        pairs.append(("scratch", found["scratch"]))
+    if not found["running"]:
+        leftovers = "only leftovers: " if found["state"] == "complete" else ""
+        pairs.append(("to do", f"{leftovers}the same command resumes, `reblock clean {target}` removes it"))
+    return "\n".join([plain(found["target"]), *fields([(name, plain(text)) for name, text in pairs])])
+
+
+def removed(target: str, paths: Sequence[str]) -> str:
+    """What `reblock.clean` has removed."""
+    if not paths:
+        return plain(f"{target}: no unfinished run, nothing was removed")
+    return "\n".join([plain(f"{target}: removed"), *(f"  {plain(path)}" for path in paths)])
+
+
 # ---------------------------------------------------------------- the problem
 def _problem_fields(decision: Decision) -> list[tuple[str, str]]:
     problem = decision.problem

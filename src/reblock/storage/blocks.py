@@ -23,6 +23,7 @@ from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, 
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
@@ -31,6 +32,7 @@ from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.files import disk_errors, kind_of, sync
 from reblock.storage.npy_header import read_header, write_header
+from reblock.storage.roots import FileRoots
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class BlocksStore(RawByExtent):
     """The folder."""
     manifest: Manifest
     """What `reblock.json` says."""
+    roots: Roots | None = None
+    """The folder, links resolved, and what is allowed beside it; None for a new one."""
 
     @property
     def format(self) -> str:
@@ -61,6 +65,10 @@ class BlocksStore(RawByExtent):
     @property
     def fills(self) -> bool:
         return False
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (os.path.join(self.path, MANIFEST),)
 
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
         extent = self.place(index)
@@ -96,7 +104,7 @@ class BlocksStore(RawByExtent):
         if not os.path.lexists(path):
             return
         self._look_at(self.place(first))
-        header, shape = read_header(path), self.layout.objects.box(first).shape
+        header, shape = read_header(path, self.roots), self.layout.objects.box(first).shape
         plain = len(shape) < 2
         said = (shape, self.schema.dtype, self.manifest.offset, plain or self.schema.order)
         found = (header.shape, header.dtype, header.offset, plain or header.order)
@@ -104,15 +112,15 @@ class BlocksStore(RawByExtent):
             raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
 
     def _look_at(self, extent: Extent) -> None:
-        """A block file that is there is a regular file of the right size in this folder."""
+        """A block file that is there is a regular file of the right size, inside the roots."""
         try:
             found = os.lstat(extent.path)
+            if stat.S_ISLNK(found.st_mode):
+                found = os.stat(extent.path if self.roots is None else self.roots.resolve(extent.path))
         except FileNotFoundError:
             return
         except OSError as error:
             raise DiskError.wrap(error, doing="look at", path=extent.path) from error
-        if stat.S_ISLNK(found.st_mode):
-            raise ExternalError(f"{extent.path}: a block must be a file of its own, not a symbolic link")
         if not stat.S_ISREG(found.st_mode):
             raise FormatError(f"{extent.path}: a block must be a file, not {kind_of(found.st_mode)}")
         expected = extent.offset + (extent.length or 0)
@@ -135,15 +143,16 @@ class BlocksFormat:
         if not os.path.isfile(os.path.join(path, MANIFEST)):
             return False
         try:
-            raw = read_manifest(path).suffix == "bin"
-        except FormatError:
-            # Still a block folder; opening it will say what is wrong with the manifest.
+            raw = read_manifest(path, FileRoots.of(path)).suffix == "bin"
+        except (FormatError, ExternalError):
+            # Still a block folder; opening it will say what is wrong with the manifest, if anything.
             raw = False
         return raw == (self.suffix == "bin")
 
-    def open(self, path: str, inner: str) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
         _refuse_inner(path, inner)
-        store = BlocksStore(path, read_manifest(path))
+        roots = FileRoots.of(path, allow)
+        store = BlocksStore(path, read_manifest(path, roots), roots)
         store.check_first_block()
         return store
 
@@ -173,14 +182,22 @@ class BlocksFormat:
 
     def create(self, path: str, inner: str, schema: Schema) -> Store:
         _refuse_inner(path, inner)
+        with disk_errors("create", path):
+            os.mkdir(path)
+        return BlocksStore(path, self._manifest(schema))
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        with disk_errors("open", path):
+            os.scandir(path).close()
+        return BlocksStore(path, self._manifest(schema))
+
+    def _manifest(self, schema: Schema) -> Manifest:
         offset = 0
         if self.suffix == "npy":
             # The header of the largest block is the longest, and the others are made up to it.
             offset = len(_header(schema, _layout(schema).objects.largest))
-        store = BlocksStore(path, Manifest(schema, self.suffix, "{index}." + self.suffix, offset))
-        with disk_errors("create", path):
-            os.mkdir(path)
-        return store
+        return Manifest(schema, self.suffix, "{index}." + self.suffix, offset)
 
     def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
         straight = tuple(range(schema.ndim))

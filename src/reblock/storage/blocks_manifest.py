@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from reblock.errors import FormatError
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Index
 from reblock.storage.checks import (
@@ -66,14 +67,14 @@ class Manifest:
         return self.files.replace("{index}", "_".join(map(str, index)) or "0")
 
 
-def read_manifest(folder: str) -> Manifest:
+def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
     """The manifest of a folder, checked."""
     path = os.path.join(folder, MANIFEST)
     if not os.path.lexists(path):
         with disk_errors("open", folder):
             count = len(os.listdir(folder))
         raise FormatError(f"{folder}: {MANIFEST} is missing, without which a folder of {count} files has no shape")
-    found = load_json(path)
+    found = load_json(path, roots)
     check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
     if found["reblock"] != _VERSION:
         raise FormatError(f"{path}: version {show(found['reblock'])} is not known; {_VERSION} is")

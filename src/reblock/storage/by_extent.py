@@ -9,11 +9,15 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Box
+from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Extent, Flat, Index, Way
 
 
 class ByExtent:
     """A store that names extents and has no library of its own to ask; nothing is kept open."""
+
+    roots: Roots | None = None
+    """Where the files of its extents may lie; None = anywhere."""
 
     @property
     def reads(self) -> Way:
@@ -22,6 +26,11 @@ class ByExtent:
     @property
     def writes(self) -> Way:
         return Way.EXTENT
+
+    @property
+    def encoding(self) -> str:
+        """Raw."""
+        return ""
 
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
         """Not needed: the engine reads extents."""

@@ -15,14 +15,19 @@ import numpy as np
 
 from reblock.errors import FormatError
 from reblock.geometry.grid import Cut
+from reblock.model.roots import Roots
 from reblock.storage.files import read_file
 
 #: Most axes of an array.
 MAX_RANK = 32
 #: Arrays, chunks and files are smaller than this, since offsets are signed 64-bit integers.
 MAX_BYTES = 1 << 63
+#: Largest element: a type's size is allocated for a fill value, whatever the shape is.
+MAX_ITEM_BYTES = 1 << 20
 #: Largest metadata document.
-MAX_JSON_BYTES = 64 << 20
+MAX_JSON_BYTES = 8 << 20
+#: Most values in a metadata document: each takes some hundred bytes once it is read, three in the text.
+MAX_JSON_VALUES = 500_000
 #: Deepest nesting of a metadata document.
 MAX_JSON_DEPTH = 64
 #: Longest integer in a metadata document; as many digits as the largest double has.
@@ -118,6 +123,8 @@ def dtype_problem(dtype: np.dtype[Any], kinds: str = NUMBERS + OPAQUE) -> str | 
             if kinds != NUMBERS
             else (f"{dtype} is not supported here; plain numbers are")
         )
+    if dtype.itemsize > MAX_ITEM_BYTES:
+        return f"{dtype.str} has elements of {dtype.itemsize:,} bytes, the limit is {MAX_ITEM_BYTES:,}"
     return None if dtype.itemsize else f"{dtype.str} has elements of 0 bytes"
 
 
@@ -135,24 +142,28 @@ def check_dtype(value: Any, *, where: str, kinds: str = NUMBERS + OPAQUE) -> np.
 
 
 # ---------------------------------------------------------------- JSON
-def load_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file of metadata."""
-    return parse_json(read_file(path, limit_bytes=MAX_JSON_BYTES), where=path)
+def load_json(path: str, roots: Roots | None = None) -> dict[str, Any]:
+    """The JSON object in a file of metadata; ExternalError where links lead out of its roots."""
+    return parse_json(read_file(path, limit_bytes=MAX_JSON_BYTES, roots=roots), where=path)
 
 
 def parse_json(data: bytes | bytearray | memoryview, *, where: str) -> dict[str, Any]:
     """A JSON object whose size, depth and numbers are bounded."""
     if len(data) > MAX_JSON_BYTES:
         raise FormatError(f"{where}: {len(data):,} bytes of JSON are more than the limit of {MAX_JSON_BYTES:,}")
+    text = bytes(data)
+    # Every value but the first comes after a comma, a colon or an opening bracket; in text these count as well.
+    if (values := sum(map(text.count, (b",", b":", b"[", b"{")))) > MAX_JSON_VALUES:
+        raise FormatError(f"{where}: up to {values:,} values of JSON are more than the limit of {MAX_JSON_VALUES:,}")
 
-    def integer(text: str) -> int:
-        if len(text) > MAX_JSON_DIGITS:
-            raise FormatError(f"{where}: an integer of {len(text):,} digits, the limit is {MAX_JSON_DIGITS}")
-        return int(text)
+    def integer(digits: str) -> int:
+        if len(digits) > MAX_JSON_DIGITS:
+            raise FormatError(f"{where}: an integer of {len(digits):,} digits, the limit is {MAX_JSON_DIGITS}")
+        return int(digits)
 
     too_deep = f"{where}: JSON is nested deeper than {MAX_JSON_DEPTH} levels"
     try:
-        value = json.loads(bytes(data), parse_int=integer)
+        value = json.loads(text, parse_int=integer)
     except RecursionError:
         raise FormatError(too_deep) from None
     except ValueError as error:

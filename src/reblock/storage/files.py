@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reblock.errors import DiskError, FormatError
+from reblock.model.roots import Roots
 
 
 @contextmanager
@@ -22,11 +23,10 @@ def disk_errors(doing: str, path: str) -> Iterator[None]:
         raise DiskError.wrap(OSError(errno.EINVAL, str(error)), doing=doing, path=repr(path)) from error
 
 
-def read_head(path: str, length: int) -> tuple[bytes, int]:
-    """The first bytes of a regular file, and its size."""
+def read_head(path: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
+    """The first bytes of a regular file, and its size; ExternalError where links lead out of its roots."""
     with disk_errors("read", path):
-        # A pipe without a writer would block at opening.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = _open(path, roots)
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
@@ -36,12 +36,26 @@ def read_head(path: str, length: int) -> tuple[bytes, int]:
             os.close(fd)
 
 
-def read_file(path: str, *, limit_bytes: int) -> bytes:
+def read_file(path: str, *, limit_bytes: int, roots: Roots | None = None) -> bytes:
     """All of a small regular file; FormatError where it is larger than the limit."""
-    data, size = read_head(path, limit_bytes + 1)
+    data, size = read_head(path, limit_bytes + 1, roots)
     if len(data) > limit_bytes:
         raise FormatError(f"{path}: {max(size, len(data)):,} bytes are more than the limit of {limit_bytes:,}")
     return data
+
+
+def _open(path: str, roots: Roots | None) -> int:
+    # A pipe without a writer would block at opening.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    if roots is None:
+        return os.open(path, flags)
+    if roots.allows(path):
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    return os.open(roots.resolve(path), flags)
 
 
 def write_file(path: str, data: bytes, *, length: int | None = None) -> None:

@@ -17,28 +17,43 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import CorruptError, FormatError, ReblockError, StorageError, TargetExistsError
+from reblock.errors import CorruptError, ExternalError, FormatError, ReblockError, StorageError, TargetExistsError
 from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Index, Read, Way
 from reblock.storage.files import read_head, sync
 from reblock.storage.hdf5_adapt import adapt_schema, is_whole
-from reblock.storage.hdf5_file import failures, find_dataset, library, open_file, parts_of, resolve, signature_offset
-from reblock.storage.hdf5_filters import decode, encode, is_ours, pipeline_of, set_filters
+from reblock.storage.hdf5_file import failures, library, open_file, parts_of, resolve, signature_offset
+from reblock.storage.hdf5_filters import (
+    decode,
+    encode,
+    is_ours,
+    library_note,
+    name_encoding,
+    pipeline_of,
+    set_filters,
+)
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
-from reblock.storage.hdf5_metadata import Stored, describe, write_attributes
+from reblock.storage.hdf5_metadata import Stored, beside, describe, describe_own, write_attributes
+from reblock.storage.hdf5_reader import Reader
+from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow
+from reblock.storage.roots import FileRoots
 
 #: Name of a dataset that was not given one.
 _NAME = "data"
+#: Files that links may lead through on the way to a dataset.
+_MANY_FILES = 8
 #: What does not survive pickling: handles and what is quickly read again.
-_FLEETING = ("_lock", "_file", "_dataset", "_process", "_index", "_asks")
+_FLEETING = ("_lock", "_file", "_reader", "_shadow", "_dataset", "_process", "_index", "_asks")
 
 
 class Hdf5Store:
@@ -46,21 +61,36 @@ class Hdf5Store:
 
     format = "hdf5"
 
-    def __init__(self, path: str, inner: str, schema: Schema, stored: Stored, file: Any = None) -> None:
-        """`file` is the open handle of a new dataset that HDF5 itself writes."""
+    def __init__(
+        self,
+        path: str,
+        inner: str,
+        schema: Schema,
+        stored: Stored,
+        shadow: Shadow | None = None,
+        file: Any = None,
+        roots: Roots | None = None,
+    ) -> None:
+        """`shadow` and `file` are the open handles of a dataset that HDF5 itself writes.
+
+        Without `roots` the file is of our own making, and HDF5 may read it in this process.
+        """
         self.path = path
         self.inner = inner
         self.schema = schema
         self.layout = _layout(schema)
         self.stored = stored
+        self.roots = roots
         self._object_bytes = self.layout.object_bytes
         self.location = f"{path}::{inner}"
         self._mode = "r" if file is None else "r+"
-        self._reset(file)
+        self._reset(shadow, file)
 
-    def _reset(self, file: Any = None) -> None:
+    def _reset(self, shadow: Shadow | None = None, file: Any = None) -> None:
         self._lock = threading.RLock()
+        self._shadow = shadow
         self._file = file
+        self._reader: Reader | None = None
         self._dataset = None if file is None else file[self.inner]
         self._process = os.getpid()
         self._index: ChunkIndex | None = None
@@ -88,6 +118,15 @@ class Hdf5Store:
     def fills(self) -> bool:
         return True
 
+    @property
+    def encoding(self) -> str:
+        """The filters, where they run here."""
+        return name_encoding(self.stored.pipeline) if self.stored.direct else ""
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (self.path, self.stored.file) if self.stored.file else (self.path,)
+
     # ---------------------------------------------------------------- where bytes lie
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002
         """Places of chunks; each is its own unit."""
@@ -107,7 +146,8 @@ class Hdf5Store:
     def _extent(self, index: Index) -> Extent | None:
         size = self._object_bytes
         if not self.stored.chunked:
-            return None if self.stored.offset is None else Extent(self.path, self.stored.offset, size)
+            where = self.stored.file or self.path
+            return None if self.stored.offset is None else Extent(where, self.stored.offset, size)
         found = self._find(index)
         if found is None:
             return None
@@ -125,13 +165,23 @@ class Hdf5Store:
     def _find(self, index: Index) -> Place | None:
         with self._lock, failures("read the chunk index of", self.location, CorruptError):
             if self._index is None and not self._asks:
-                self._index = read_index(self._open(), self.layout.objects.counts, self.stored.shift)
+                self._index = self._read_index()
                 self._asks = self._index is None
                 if not self._asks and self.stored.direct and self._mode == "r":
                     self._close()
             if self._index is not None:
                 return self._index.find(index)
-            return ask_index(self._open(), index, self.stored.shift)
+            if self.roots is None:
+                return ask_index(self._open(), index, self.stored.shift)
+            return self._ask().find(index, self.stored.shift, self.location)
+
+    def _read_index(self) -> ChunkIndex | None:
+        counts = self.layout.objects.counts
+        if self.roots is None:
+            return read_index(self._open(), counts, self.stored.shift)
+        rows = self._ask().sweep(len(counts), self.location)
+        chunks = [_length(cut) for cut in self.schema.chunks]
+        return None if rows is None else ChunkIndex(rows, chunks, counts, self.stored.shift)
 
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
@@ -154,7 +204,10 @@ class Hdf5Store:
         with self._lock, failures("read", self.location, CorruptError):
             fits = out.flags.c_contiguous and out.dtype == self.layout.dtype
             target = out if fits else np.empty(out.shape, self.layout.dtype)
-            self._open().read_direct(target, source_sel=box.slices or ())
+            if self.roots is None:
+                self._open().read_direct(target, source_sel=box.slices or ())
+            else:
+                self._ask().read(box, target, self.location, chunk_bytes=self._object_bytes)
         if target is not out:
             out[...] = target
 
@@ -170,39 +223,72 @@ class Hdf5Store:
         """Hand an encoded chunk to HDF5, which finds a place for it."""
         first = tuple(axis.stored(i)[0] for axis, i in zip(self.layout.objects.axes, index, strict=True))
         with self._lock, failures("write", self.location, StorageError):
-            self._open().id.write_direct_chunk(first, data)
+            dataset = self._open()
+            there = ask_index(dataset, index, self.stored.shift) if self._shadow and self._shadow.found else None
+            if self._shadow and there is not None and there[1:] == (len(data), 0):
+                # An earlier attempt had come that far, and its journal had not.
+                self._shadow.overwrite(data, there[0])
+                return
+            dataset.id.write_direct_chunk(first, data)
+            self._index = None
 
     def _open(self) -> Any:
         """The dataset in this process: a handle does not survive a fork or a pickle."""
         if self._dataset is None or self._process != os.getpid():
             self._process = os.getpid()
-            self._file = open_file(self.path, self._mode)
+            if self._mode == "r":
+                self._file = open_file(self.path, self._mode)
+            else:
+                self._shadow = Shadow(self.path, new=False)
+                self._file = open_shadow(self._shadow)
             self._dataset = resolve(self._file, self.path, parts_of(self.inner))
         return self._dataset
 
+    def _ask(self) -> Reader:
+        """The process that has the file of somebody else open."""
+        if self._reader is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._reader = Reader(self.path)
+            self._reader.reopen(self.inner)
+        return self._reader
+
     def _close(self) -> None:
+        if self._reader is not None and self._process == os.getpid():
+            self._reader.close()
+        self._reader = None
         file, self._file, self._dataset = self._file, None, None
         if file is not None and self._process == os.getpid():
             file.close()
 
     # ---------------------------------------------------------------- the end
     def checkpoint(self) -> None:
-        """Flush HDF5's own buffers, then the system's."""
+        """Flush HDF5's own buffers, and make that the state of the file."""
         with self._lock, failures("flush", self.location, StorageError):
             if self._file is not None:
                 self._file.flush()
-        sync(self.path)
+            if self._shadow is not None:
+                self._shadow.checkpoint()
+        if self._shadow is None:
+            sync(self.path)
 
     def commit(self) -> None:
         """Close and make durable; the metadata has been complete since creation."""
         with self._lock, failures("close", self.location, StorageError):
             self._close()
+            if self._shadow is not None:
+                self._shadow.checkpoint()
+                self._shadow.close()
+                self._shadow = None
+                forget(self.path)
         sync(self.path)
 
     def abort(self) -> None:
-        """Close."""
+        """Close; what came after the last checkpoint is given up."""
         with self._lock, failures("close", self.location, StorageError):
             self._close()
+            if self._shadow is not None:
+                self._shadow.close()
+                self._shadow = None
 
 
 class Hdf5Format:
@@ -218,16 +304,32 @@ class Hdf5Format:
         except (OSError, ValueError):
             return False
 
-    def open(self, path: str, inner: str) -> Hdf5Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Hdf5Store:
         """Open a dataset, or the only one of the file."""
+        return self._follow(path, inner, FileRoots.of(path, allow), _MANY_FILES)
+
+    def _follow(self, path: str, inner: str, roots: Roots, files: int) -> Hdf5Store:
+        """Open a dataset where it is, which may be another file that a link names."""
         _, size = read_head(path, 0)
         with failures("open", path):
             if signature_offset(path) is None:
                 raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
-            with open_file(path, "r") as file:
-                name, dataset = find_dataset(file, path, inner)
-                schema, stored = describe(dataset, f"{path}::{name}", size)
-        return Hdf5Store(path, name, schema, stored)
+        with closing(Reader(path)) as reader:
+            facts = reader.describe(inner)
+        if "link" not in facts:
+            with failures("open", path):
+                schema, stored = describe(facts, path, facts["name"], size, roots)
+            if not stored.direct:
+                schema = replace(schema, notes=(*schema.notes, library_note("read", stored.pipeline)))
+            return Hdf5Store(path, facts["name"], schema, stored, roots=roots)
+        name, rest, link = facts["link"]
+        if not files:
+            raise FormatError(f"{path}::{link} leads through more than {_MANY_FILES} files")
+        try:
+            other = roots.resolve(beside(path, name))
+        except ExternalError as error:
+            raise ExternalError(f"{path}::{link} is a link to another file: {error}") from None
+        return self._follow(other, rest, roots, files - 1)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         """The nearest schema that a dataset can have."""
@@ -243,19 +345,45 @@ class Hdf5Format:
         if os.path.lexists(path):
             raise TargetExistsError(f"{path} exists already")
         with failures("create", path, StorageError):
-            file = open_file(path, "x")
+            shadow = Shadow(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
+            file: Any = None
             try:
+                file = open_file(path, "x") if shadow is None else open_shadow(shadow)
                 stored = _create(file, name, schema)
-                if not stored.pipeline:
+                if shadow is None:
                     # The engine writes into the file: HDF5 must be done with it.
                     file.close()
                     file = None
             except BaseException:
                 with suppress(Exception):
                     file.close()
+                if shadow is not None:
+                    shadow.close()
                 os.unlink(path)
                 raise
-        return Hdf5Store(path, name, schema, stored, file)
+        return Hdf5Store(path, name, schema, stored, shadow, file)
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+        """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
+        name = "/".join(parts_of(inner)) or _NAME
+        if not pipeline_of(schema.codec, schema.dtype.itemsize):
+            found = self.open(path, name)
+            _check_same(found, schema)
+            return Hdf5Store(path, name, schema, found.stored)
+        with failures("open", path):
+            shadow = Shadow(path, new=False)
+            file: Any = None
+            try:
+                file = open_shadow(shadow)
+                dataset = resolve(file, path, parts_of(name))
+                found = Hdf5Store(path, name, *describe_own(dataset, path, name, shadow.size), shadow, file)
+                _check_same(found, schema)
+            except BaseException:
+                with suppress(Exception):
+                    file.close()
+                shadow.close()
+                raise
+        return Hdf5Store(path, name, schema, found.stored, shadow, file)
 
 
 def _layout(schema: Schema) -> Layout:
@@ -263,6 +391,16 @@ def _layout(schema: Schema) -> Layout:
     raw = not schema.codec
     codec = "" if raw else str(schema.codec)
     return Layout(schema.dtype, grid, grid, schema.order, codec, partial_reads=raw, partial_writes=raw)
+
+
+def _length(cut: Any) -> int:
+    return int(cut)
+
+
+def _check_same(found: Hdf5Store, schema: Schema) -> None:
+    wanted = _layout(schema), pipeline_of(schema.codec, schema.dtype.itemsize)
+    if (found.layout, found.stored.pipeline) != wanted:
+        raise CorruptError(f"{found.location} is not the dataset that was being written")
 
 
 def _create(file: Any, name: str, schema: Schema) -> Stored:

@@ -17,6 +17,7 @@ from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
 from reblock.storage import checks
 from reblock.storage.attributes import to_json
+from reblock.storage.hdf5_filters import is_ours, library_note, pipeline_of
 from reblock.storage.hdf5_metadata import KINDS
 
 USUAL = Codec.parse("shuffle+gzip:4")
@@ -100,7 +101,10 @@ def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
     stages = [_stage(stage, schema.dtype.itemsize) for stage in schema.codec.stages]
     names = [stage.name for stage in stages if stage is not None]
     if None not in stages and len(set(names)) == len(names) and not {"gzip", "lzf"} <= set(names):
-        return Codec(tuple(stage for stage in stages if stage is not None))
+        codec = Codec(tuple(stage for stage in stages if stage is not None))
+        if not is_ours(pipeline := pipeline_of(codec, schema.dtype.itemsize)):
+            notes.append(library_note("written", pipeline))
+        return codec
     if "codec" in asked:
         raise UsageError(f"HDF5 cannot hold codec {schema.codec}: it has {_HELD}")
     notes.append(f"codec {schema.codec} became {USUAL}: HDF5 has {_HELD}")

@@ -1,4 +1,4 @@
-"""HDF5 files as hostile input: opened without plugins, walked without loops, every failure one typed error."""
+"""HDF5 files through h5py: opened without plugins, walked without loops, every failure one typed error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reblock.errors import DiskError, ExternalError, FormatError, ReblockError, StorageError
+from reblock.errors import DiskError, FormatError, ReblockError, StorageError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises for whatever HDF5 did not like.
@@ -19,6 +19,15 @@ _LISTED = 10
 _MANY_OBJECTS = 100_000
 #: Soft links followed on the way to one dataset.
 _MANY_LINKS = 40
+
+
+class Elsewhere(Exception):  # noqa: N818 - a place, not an error
+    """The way to a dataset leads into another file."""
+
+    def __init__(self, file: str, path: str, at: str) -> None:
+        """The other file as the link names it, the path inside it, and the path of the link."""
+        super().__init__(f"{at} is a link to another file, {file}")
+        self.file, self.path, self.at = file, path, at
 
 
 def library() -> Any:
@@ -107,7 +116,7 @@ def find_dataset(file: Any, path: str, inner: str) -> tuple[str, Any]:
 
 
 def resolve(file: Any, path: str, parts: list[str]) -> Any:
-    """The object at a path, name by name: soft links are followed inside the file, external links refused."""
+    """The object at a path, name by name: soft links are followed, at a link to another file Elsewhere is raised."""
     h5py = library()
     here, todo, hops, done = file["/"], list(parts), 0, ""
     while todo:
@@ -117,7 +126,7 @@ def resolve(file: Any, path: str, parts: list[str]) -> Any:
         if link is None:
             raise FormatError(f"{path} has no {done.lstrip('/')}{_near_text(here)}")
         if isinstance(link, h5py.ExternalLink):
-            raise ExternalError(f"{path}::{done.lstrip('/')} is a link to another file, {link.filename}: open that")
+            raise Elsewhere(link.filename, "/".join([link.path.strip("/"), *todo]), done.lstrip("/"))
         if isinstance(link, h5py.SoftLink):
             hops += 1
             if hops > _MANY_LINKS:
@@ -137,7 +146,7 @@ def list_datasets(group: Any) -> list[str]:
     todo = [("", group)]
     while todo and len(names) <= _LISTED and len(seen) <= _MANY_OBJECTS:
         prefix, here = todo.pop(0)
-        for name in here:
+        for name in _members(here, _MANY_OBJECTS):
             link = here.id.links.get_info(name.encode("utf-8", "surrogateescape"))
             # Soft links only repeat what hard links reach; external ones are another file's business. The
             # address is the link's own word: asking the object for it would read more of a hostile file.
@@ -154,6 +163,18 @@ def list_datasets(group: Any) -> list[str]:
     return names
 
 
+def _members(group: Any, limit: int) -> list[str]:
+    """Names in a group, so many at the most: a group may have millions."""
+    names: list[bytes] = []
+
+    def add(name: bytes) -> bool:
+        names.append(name)
+        return len(names) >= limit
+
+    group.id.links.iterate(add)
+    return [name.decode("utf-8", "surrogateescape") for name in names]
+
+
 def _near_text(here: Any) -> str:
     names = list_datasets(here) if hasattr(here, "keys") else []
     if not names:
@@ -163,7 +184,7 @@ def _near_text(here: Any) -> str:
 
 def _links_text(group: Any) -> str:
     h5py = library()
-    for name in list(group)[:_LISTED]:
+    for name in _members(group, _LISTED):
         link = group.get(name, getlink=True)
         if isinstance(link, h5py.ExternalLink):
             return f" of its own: {name} is a link to another file, {link.filename}"

@@ -12,7 +12,10 @@ import numpy as np
 from reblock.errors import CorruptError, FormatError
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Flat
+from reblock.storage.checksums import SUM_BYTES, fletcher32
 from reblock.storage.hdf5_file import library
+from reblock.storage.shuffle import shuffle, unshuffle
+from reblock.storage.zlib_streams import Container, compress, decompress
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 #: Filters by the names that codecs use; what is not decoded here HDF5 applies itself.
@@ -26,8 +29,6 @@ NAMES = {
     LZF: "lzf",
 }
 _OURS = (DEFLATE, SHUFFLE, FLETCHER32)
-#: Bytes that fletcher32 appends.
-_SUM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,21 @@ def is_ours(pipeline: Pipeline) -> bool:
     return all(one.code in _OURS for one in pipeline)
 
 
+def name_encoding(pipeline: Pipeline) -> str:
+    """Text that only pipelines share whose chunks have the same bytes; "" where HDF5 itself encodes, or nobody."""
+    if not pipeline or not is_ours(pipeline):
+        return ""
+    plain = (NAMES[one.code] if one.code == FLETCHER32 else f"{NAMES[one.code]}:{one.value}" for one in pipeline)
+    return f"hdf5 {'+'.join(plain)}"
+
+
+def library_note(done: str, pipeline: Pipeline) -> str:
+    """Words for the report where the fast path cannot be taken; `done` is read or written."""
+    names = ", ".join(NAMES[one.code] for one in pipeline if one.code not in _OURS)
+    why = f"filter {names} is its own" if names else "the type or the storage is its own"
+    return f"elements are {done} through HDF5's own library, by one thread at a time: {why}"
+
+
 def codec_of(pipeline: Pipeline) -> Codec:
     """A pipeline in the words that all formats share."""
     return Codec(
@@ -102,99 +118,81 @@ def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
 # -------------------------------------------------------------------- bytes
 def encode(data: Flat, pipeline: Pipeline) -> Bytes:
     """A chunk's bytes as HDF5 would store them."""
-    now: Any = data
+    now = data
     for one in pipeline:
         if one.code == DEFLATE:
-            now = zlib.compress(now, one.value)
+            now = np.frombuffer(compress(now, one.value, Container.ZLIB), np.uint8)
         elif one.code == SHUFFLE:
-            now = _shuffle(_flat(now), one.value)
+            now = shuffle(now, one.value)
         else:
-            now = _checksum().encode(_flat(now))
-    return memoryview(now).cast("B")
+            now = np.concatenate([now, np.frombuffer(_sum(now), np.uint8)])
+    return now.data
 
 
 def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat) -> None:
     """Undo the filters that a chunk did not skip; bit n of the mask says that the n-th was."""
-    # Between two filters a chunk may be a little longer than its elements, never much: bombs end here.
-    limit = out.size + out.size // 500 + 4096
-    now: Any = data
-    for number, one in reversed(list(enumerate(pipeline))):
-        if mask >> number & 1:
-            continue
+    applied = [one for number, one in enumerate(pipeline) if not mask >> number & 1]
+    sizes = _sizes(applied, out.size)
+    now: Flat = np.frombuffer(data, np.uint8)
+    for place in reversed(range(len(applied))):
+        one, size = applied[place], sizes[place]
         if one.code == DEFLATE:
-            now = _inflate(now, limit)
+            now = _inflate(now, size, out.size)
         elif one.code == SHUFFLE:
-            flat = _flat(now)
             # The last filter to undo writes where the elements belong; others to a buffer of their own.
-            last = not any(not mask >> n & 1 for n in range(number)) and flat.size == out.size
-            now = _unshuffle(flat, one.value, out if last else np.empty_like(flat))
+            now = unshuffle(now, one.value, out if not place and now.size == out.size else np.empty_like(now))
         else:
-            now = _verify(_flat(now))
-    flat = _flat(now)
-    if flat.size != out.size:
-        raise CorruptError(f"a chunk decodes to {flat.size} bytes, not {out.size}")
-    if flat is not out:
-        out[:] = flat
+            now = _verify(now)
+    if now.size != out.size:
+        raise CorruptError(f"a chunk decodes to {now.size} bytes, not {out.size}")
+    if now is not out:
+        out[:] = now
 
 
-def _flat(data: Any) -> Flat:
-    return data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
+    """Bytes before each filter; None where only the stream itself can tell."""
+    sizes: list[int | None] = []
+    known: int | None = size
+    for one in applied:
+        sizes.append(known)
+        if one.code == DEFLATE:
+            known = None
+        elif one.code == FLETCHER32 and known is not None:
+            known += SUM_BYTES
+    return sizes
 
 
-def _inflate(data: Any, limit: int) -> bytes:
+def _inflate(data: Flat, size: int | None, elements: int) -> Flat:
+    quick = None if size is None else decompress(data, size, Container.ZLIB)
+    if quick is not None:
+        return quick
+    # Between two filters a chunk may be a little longer than its elements, never much: bombs end here.
+    limit = elements + elements // 500 + 4096
     machine = zlib.decompressobj()
     try:
-        out = machine.decompress(data, limit)
+        out = machine.decompress(data.data, limit)
     except zlib.error as error:
         raise CorruptError(f"a chunk does not inflate: {error}") from None
     if not machine.eof:
         wrong = "is cut short" if len(out) < limit else f"inflates to more than {limit} bytes"
         raise CorruptError(f"a chunk's deflate stream {wrong}")
-    return out
-
-
-def _shuffle(data: Flat, itemsize: int) -> Flat:
-    """All first bytes of the items, then all second bytes, ...; a rest that is no item stays at the end."""
-    count = data.size // itemsize if itemsize > 1 else 0
-    if count < 2:
-        return data
-    out = np.empty_like(data)
-    whole = count * itemsize
-    out[:whole].reshape(itemsize, count)[:] = data[:whole].reshape(count, itemsize).T
-    out[whole:] = data[whole:]
-    return out
-
-
-def _unshuffle(data: Flat, itemsize: int, out: Flat) -> Flat:
-    count = data.size // itemsize if itemsize > 1 else 0
-    if count < 2:
-        return data
-    whole = count * itemsize
-    planes, items = data[:whole].reshape(itemsize, count), out[:whole].reshape(count, itemsize)
-    # Byte by byte of the items: five times as fast as one assignment of the transposed array.
-    for number in range(itemsize):
-        items[:, number] = planes[number]
-    out[whole:] = data[whole:]
-    return out
-
-
-def _checksum() -> Any:
-    from numcodecs import Fletcher32
-
-    return Fletcher32()
+    return np.frombuffer(out, np.uint8)
 
 
 def _verify(data: Flat) -> Flat:
-    if data.size < _SUM:
+    if data.size < SUM_BYTES:
         raise CorruptError(f"a chunk of {data.size} bytes is too short for its checksum")
-    body = data[:-_SUM]
-    found = bytes(data[-_SUM:])
-    true = bytes(_checksum().encode(body)[-_SUM:]) if body.size else bytes(_SUM)
+    body, found = data[:-SUM_BYTES], data[-SUM_BYTES:].tobytes()
+    true = _sum(body)
     # HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines, and readers accept both.
     if found not in (true, _swapped(true)):
         raise CorruptError(f"a chunk's fletcher32 checksum is {true.hex()}, stored is {found.hex()}")
     return body
 
 
-def _swapped(four: Sequence[int]) -> bytes:
+def _sum(data: Flat) -> bytes:
+    return fletcher32(data).to_bytes(SUM_BYTES, "little")
+
+
+def _swapped(four: bytes) -> bytes:
     return bytes((four[1], four[0], four[3], four[2]))

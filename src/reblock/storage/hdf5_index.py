@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from reblock.storage.hdf5_file import library
 
 #: Chunks whose places are kept, 28 bytes each; a dataset with more is asked chunk by chunk.
 MANY_CHUNKS = 2_000_000
+#: Numbers of the index that are given out at a time.
+_MANY_NUMBERS = 1 << 18
 #: A chunk's offset in the file, stored bytes, and filter mask.
 Place = tuple[int, int, int]
 #: H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS.
@@ -51,22 +53,40 @@ class ChunkIndex:
         return int(self._offsets[at]), int(self._sizes[at]), int(self._masks[at])
 
 
-def read_index(dataset: Any, counts: Sequence[int], shift: int) -> ChunkIndex | None:
-    """The whole index of a chunked dataset; None where it is too long, or h5py too old, for one sweep."""
-    identifier, ndim = dataset.id, len(dataset.chunks)
+def sweep_index(dataset: Any, emit: Callable[[bytes], None]) -> bool:
+    """Give out the whole index as rows of first element per axis, offset, size and mask, some at a time.
+
+    False where the index is too long, or h5py too old, for one sweep.
+    """
+    identifier = dataset.id
     number = identifier.get_num_chunks()
     if number > MANY_CHUNKS or not hasattr(identifier, "chunk_iter"):
-        return None
+        return False
     flat = array("Q")
 
     def add(info: Any) -> None:
         flat.extend(info.chunk_offset)
         flat.extend((info.byte_offset, info.size, info.filter_mask))
+        if len(flat) >= _MANY_NUMBERS:
+            emit(flat.tobytes())
+            del flat[:]
 
     if number:
         identifier.chunk_iter(add)
-    rows = np.frombuffer(flat, np.uint64).reshape(-1, ndim + 3) if flat else np.zeros((0, ndim + 3), np.uint64)
-    return ChunkIndex(rows, dataset.chunks, counts, shift)
+    emit(flat.tobytes())
+    return True
+
+
+def read_index(dataset: Any, counts: Sequence[int], shift: int) -> ChunkIndex | None:
+    """The whole index of a dataset that is open here; None where it cannot be had in one sweep."""
+    rows = bytearray()
+    swept = sweep_index(dataset, rows.extend)
+    return ChunkIndex(rows_of(rows, len(counts)), dataset.chunks, counts, shift) if swept else None
+
+
+def rows_of(data: bytes | bytearray, ndim: int) -> npt.NDArray[np.uint64]:
+    """What `sweep_index` has given out, as an array."""
+    return np.frombuffer(data, np.uint64).reshape(-1, ndim + 3)
 
 
 def ask_index(dataset: Any, index: Index, shift: int) -> Place | None:

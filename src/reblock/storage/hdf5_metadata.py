@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from reblock.errors import CorruptError, ExternalError, FormatError
+from reblock.errors import CorruptError, DiskError, ExternalError, FormatError
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.storage import checks
 from reblock.storage.hdf5_file import FAILURES, library
-from reblock.storage.hdf5_filters import Pipeline, codec_of, is_ours, read_pipeline
+from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5_index import address_shift, edges_are_raw
+from reblock.storage.hdf5_wire import pack, unpack
+from reblock.storage.roots import FileRoots
 
 #: Kinds of elements that HDF5 and h5py hold as plain bytes.
 KINDS = checks.NUMBERS + "SV"
-#: Largest attribute that is read.
-_MANY_BYTES = 64 << 20
+#: Most bytes of attributes that are read.
+_MANY_BYTES = 8 << 20
+#: Other files of a dataset that are looked at.
+_MANY_FILES = 2
 
 
 @dataclass(frozen=True)
@@ -37,57 +44,116 @@ class Stored:
     """Whether chunks that stick out of the array skip all filters."""
     shift: int = 0
     """What to add to the addresses of chunks."""
+    file: str = ""
+    """Another file that has the elements; empty = they are in the dataset's own."""
 
 
-def describe(dataset: Any, where: str, size: int) -> tuple[Schema, Stored]:
-    """A dataset's schema and storage; `size` is the file's, in bytes."""
+def facts_of(dataset: Any, where: str) -> dict[str, Any]:
+    """All that we want to know of a dataset, as JSON: asked of HDF5, not yet judged."""
     h5py = library()
     dcpl = dataset.id.get_create_plist()
-    _refuse_foreign(dataset, dcpl, where)
+    kind = dcpl.get_layout()
+    facts: dict[str, Any] = {"external": [], "virtual": None}
+    if kind == h5py.h5d.VIRTUAL:
+        sources = dataset.virtual_sources()
+        return {"virtual": f", such as {sources[0].file_name}::{sources[0].dset_name}" if sources else ""}
+    for number in range(min(dcpl.get_external_count(), _MANY_FILES)):
+        name, offset, size = dcpl.get_external(number)
+        facts["external"].append([os.fsdecode(name), offset, size])
     dtype, exact, notes = _element(dataset, where)
     if dataset.shape is None:
         raise FormatError(f"{where} is a null dataset: it has no elements and no shape")
-    shape = checks.check_shape(dataset.shape, where=where, itemsize=dtype.itemsize)
-    kind = dcpl.get_layout()
     if kind not in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED):
         raise FormatError(f"{where} has storage layout {kind}; compact, contiguous and chunked are known")
     chunked = kind == h5py.h5d.CHUNKED
-    chunks = dataset.chunks if chunked else tuple(max(n, 1) for n in shape)
-    chunks = checks.check_chunks(chunks, shape, dtype.itemsize, where=where)
     pipeline = read_pipeline(dcpl, dtype.itemsize, where) if chunked else ()
-    offset = dataset.id.get_offset() if kind == h5py.h5d.CONTIGUOUS else None
-    if offset is not None and offset + (need := int(np.prod(shape, dtype=object)) * dtype.itemsize) > size:
-        raise CorruptError(f"{where}: {need} bytes at {offset} end after the file, which has {size}")
     attributes, axes, more = _read_attributes(dataset)
+    return {
+        **facts,
+        "shape": dataset.shape,
+        "dtype": dtype.str,
+        "chunks": dataset.chunks if chunked else None,
+        "pipeline": [asdict(one) for one in pipeline],
+        "offset": dataset.id.get_offset() if kind == h5py.h5d.CONTIGUOUS and not facts["external"] else None,
+        "exact": exact and kind != h5py.h5d.COMPACT,
+        "raw_edges": bool(pipeline) and edges_are_raw(dcpl),
+        "shift": address_shift(dataset.file),
+        "fill": pack(_fill(dataset, dcpl, dtype)),
+        "attributes": {name: pack(value) for name, value in attributes.items()},
+        "axes": axes,
+        "notes": [*notes, *more],
+    }
+
+
+def describe_own(dataset: Any, path: str, name: str, size: int) -> tuple[Schema, Stored]:
+    """Schema and storage of a dataset of our own making, which is open here; `size` is the file's, in bytes."""
+    where = f"{path}::{name}"
+    return describe(facts_of(dataset, where), path, name, size, FileRoots.of(path))
+
+
+def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: Roots) -> tuple[Schema, Stored]:
+    """A dataset's schema and storage from the facts, judged; `size` is the file's, in bytes."""
+    where = f"{path}::{name}"
+    if facts["virtual"] is not None:
+        raise ExternalError(
+            f"{where} is a virtual dataset made of others{facts['virtual']}: repartition those, or make one of them "
+            "first, in Python: h5py.File(NEW, 'w')['data'] = h5py.File(OLD)[NAME][...]"
+        )
+    dtype = checks.check_dtype(facts["dtype"], where=where, kinds=KINDS)
+    shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
+    chunked = facts["chunks"] is not None
+    chunks = facts["chunks"] if chunked else tuple(max(n, 1) for n in shape)
+    chunks = checks.check_chunks(chunks, shape, dtype.itemsize, where=where)
+    pipeline = tuple(_filter(one) for one in facts["pipeline"])
+    offset, file = facts["offset"], ""
+    need = prod(shape) * dtype.itemsize
+    if facts["external"]:
+        file, offset, size = _external(facts["external"], path, where, roots)
+    if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
+        raise CorruptError(f"{where}: {need} bytes at {offset} end after the file, which has {size}")
+    axes = facts["axes"]
     schema = Schema(
         shape,
         dtype,
         chunks,
         codec=codec_of(pipeline),
-        fill_value=_fill(dataset, dcpl, dtype),
-        attributes=attributes,
-        axes=axes,
-        notes=(*notes, *more),
+        fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
+        attributes={str(name): unpack(value) for name, value in facts["attributes"].items()},
+        axes=None if axes is None else tuple(map(str, axes)),
+        notes=tuple(map(str, facts["notes"])),
     )
     return schema, Stored(
         chunked=chunked,
         offset=offset,
         pipeline=pipeline,
-        direct=exact and kind != h5py.h5d.COMPACT and is_ours(pipeline),
-        raw_edges=bool(pipeline) and edges_are_raw(dcpl),
-        shift=address_shift(dataset.file),
+        direct=bool(facts["exact"]) and is_ours(pipeline),
+        raw_edges=bool(facts["raw_edges"]),
+        shift=checks.check_integer(facts["shift"], what="the user block", where=where),
+        file=file,
     )
 
 
-def _refuse_foreign(dataset: Any, dcpl: Any, where: str) -> None:
-    """No bytes of other files: whoever made this file could name any."""
-    if dcpl.get_external_count():
-        name = dcpl.get_external(0)[0].decode("utf-8", "replace")
-        raise ExternalError(f"{where} keeps its elements in another file, {name}; copy it with h5repack first")
-    if dataset.is_virtual:
-        sources = dataset.virtual_sources()
-        name = f", such as {sources[0].file_name}::{sources[0].dset_name}" if sources else ""
-        raise ExternalError(f"{where} is a virtual dataset made of others{name}; repartition those, or copy it first")
+def _filter(facts: Mapping[str, Any]) -> Filter:
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
+    return Filter(**settings)
+
+
+def _external(files: Sequence[Sequence[Any]], path: str, where: str, roots: Roots) -> tuple[str, int, int]:
+    """The other file that keeps a dataset's elements, where they start in it, and its size."""
+    name, offset, _ = files[0]
+    if len(files) > 1:
+        raise ExternalError(f"{where} keeps its elements in several files, such as {name}: copy it with h5repack first")
+    real = roots.resolve(beside(path, name))
+    try:
+        size = os.stat(real).st_size
+    except OSError as error:
+        raise DiskError.wrap(error, doing=f"{where} keeps its elements in", path=real) from error
+    return real, offset, size
+
+
+def beside(path: str, name: str) -> str:
+    """What a name in an HDF5 file means: a path of its own, or one that starts in the file's folder."""
+    return os.path.join(os.path.dirname(os.path.realpath(path)), name)
 
 
 def _element(dataset: Any, where: str) -> tuple[np.dtype[Any], bool, list[str]]:
@@ -124,15 +190,17 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
     """Attributes, names of the axes, and notes on what is left out."""
     kept: dict[str, Any] = {}
     problems: dict[str, str] = {}
+    left = _MANY_BYTES
     for name in dataset.attrs:
         try:
-            problem, value = _read_attribute(dataset, name)
+            problem, value = _read_attribute(dataset, name, left)
         except FAILURES as error:
             problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
         if problem:
             problems[name] = problem
         else:
             kept[name] = value
+            left -= _bytes_of(value)
     is_scale = kept.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
     for name in ("DIMENSION_LIST", "REFERENCE_LIST", *(("CLASS", "NAME") if is_scale else ())):
         if name in kept or name in problems:
@@ -147,7 +215,7 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
     return kept, axes if axes and all(axes) else None, notes
 
 
-def _read_attribute(dataset: Any, name: str) -> tuple[str, Any]:
+def _read_attribute(dataset: Any, name: str, room: int) -> tuple[str, Any]:
     """A problem in words, or a value that other formats can be given."""
     h5py = library()
     identifier = h5py.h5a.open(dataset.id, name.encode("utf-8", "surrogateescape"))
@@ -155,8 +223,8 @@ def _read_attribute(dataset: Any, name: str) -> tuple[str, Any]:
     if space.get_simple_extent_type() == h5py.h5s.NULL:
         return "it is empty, without a value", None
     size = space.get_simple_extent_npoints() * identifier.get_type().get_size()
-    if size > _MANY_BYTES:
-        return f"it has {size:,} bytes, the limit is {_MANY_BYTES:,}", None
+    if size > room:
+        return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
     dtype = identifier.dtype
     if dtype.hasobject and h5py.check_string_dtype(dtype) is None:
         return "it holds references or sequences of varying length", None
@@ -165,7 +233,16 @@ def _read_attribute(dataset: Any, name: str) -> tuple[str, Any]:
     value = dataset.attrs[name]
     if isinstance(value, np.ndarray) and dtype.hasobject:
         value = value.tolist()
+    if (size := _bytes_of(value)) > room:
+        return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
     return "", value
+
+
+def _bytes_of(value: Any) -> int:
+    """About what a value takes."""
+    if isinstance(value, list):
+        return sum(_bytes_of(inner) + 8 for inner in value)
+    return len(value) if isinstance(value, str) else int(np.asarray(value).nbytes)
 
 
 def write_attributes(dataset: Any, attributes: Mapping[str, Any]) -> None:

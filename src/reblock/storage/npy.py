@@ -17,12 +17,14 @@ from reblock.errors import CorruptError, DiskError, UsageError
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.files import read_head, sync, write_file
 from reblock.storage.npy_header import MAGIC, read_header, write_header
+from reblock.storage.roots import FileRoots
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class NpyStore(RawByExtent):
     """What it holds."""
     offset: int
     """Bytes before the first element."""
+    roots: Roots | None = None
+    """The file itself, links resolved, where it was there before."""
 
     @property
     def format(self) -> str:
@@ -51,6 +55,10 @@ class NpyStore(RawByExtent):
     @property
     def fills(self) -> bool:
         return False
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (self.path,)
 
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - the file is all there is
         return [self.place(index) for _ in units]
@@ -89,11 +97,11 @@ class NpyFormat:
     def probe(self, path: str) -> bool:
         return os.path.isfile(path) and read_head(path, len(MAGIC))[0] == MAGIC
 
-    def open(self, path: str, inner: str) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
         _refuse_inner(path, inner)
         found = read_header(path)
         schema = Schema(found.shape, found.dtype, _one_chunk(found.shape), order=found.order)
-        store = NpyStore(path, schema, found.offset)
+        store = NpyStore(path, schema, found.offset, FileRoots.of(path, allow))
         store._check_size()  # noqa: SLF001 - of our own class
         return store
 
@@ -132,6 +140,15 @@ class NpyFormat:
         header = _header(schema)
         store = NpyStore(path, schema, len(header))
         write_file(path, header, length=len(header) + store.layout.nbytes)
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        header = _header(schema)
+        if read_head(path, len(header))[0] != header:
+            raise CorruptError(f"{path}: not the header of the array that was being written")
+        store = NpyStore(path, schema, len(header))
+        store._check_size()  # noqa: SLF001 - of our own class
         return store
 
     def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:

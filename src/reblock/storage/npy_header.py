@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from reblock.errors import FormatError
+from reblock.model.roots import Roots
 from reblock.storage.checks import check_dtype, check_shape
 from reblock.storage.files import read_head
 
@@ -45,9 +46,9 @@ class Header:
         return tuple(reversed(axes) if self.fortran else axes)
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str, roots: Roots | None = None) -> Header:
     """Header of a .npy file, checked; the elements are not looked at."""
-    head, size = read_head(path, _PREFIX + MAX_HEADER)
+    head, size = read_head(path, _PREFIX + MAX_HEADER, roots)
     if not head.startswith(MAGIC):
         raise FormatError(f"{path}: not a .npy file: it starts with {head[:6]!r}, not {MAGIC!r}")
     if head[6:8] == b"\1\0":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -121,8 +122,10 @@ def for_target(path: str, to: str | None = None) -> Format:
     return get(name)
 
 
-def open(location: str | os.PathLike[str], format: str | None = None) -> Store:  # noqa: A001 - the verb of the registry
-    """Open an array at `PATH[::INNER]` for reading."""
+def open(  # noqa: A001 - the verb of the registry
+    location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()
+) -> Store:
+    """Open an array at `PATH[::INNER]` for reading; its files may also lie in the folders in `allow`."""
     where = Location.parse(location)
     if where.is_url:
         raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
@@ -130,7 +133,7 @@ def open(location: str | os.PathLike[str], format: str | None = None) -> Store: 
         missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         raise DiskError.wrap(missing, doing="open", path=where.path)
     kind = detect(where.path) if format is None else get(format)
-    return kind.open(where.path, where.inner)
+    return kind.open(where.path, where.inner, allow)
 
 
 # ---------------------------------------------------------------- the table

@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
+from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.files import disk_errors, sync, write_file
+from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_meta import Meta, Shard, parse_v2, parse_v3
 from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
 
@@ -39,6 +41,8 @@ class ZarrStore(ByExtent):
     """Path of the array inside it."""
     meta: Meta
     """What the metadata says."""
+    roots: Roots | None = None
+    """The folder, links resolved, and what is allowed beside it; None for a new one."""
     pending: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Metadata files that `commit` is to write: path below the folder, and text."""
 
@@ -62,10 +66,20 @@ class ZarrStore(ByExtent):
     def fills(self) -> bool:
         return True
 
+    @property
+    def encoding(self) -> str:
+        """The codec of a chunk: the same in both versions, and inside a shard."""
+        return f"zarr {self.schema.codec}" if self.meta.chain else ""
+
     @cached_property
     def folder(self) -> str:
         """Where the array's keys start."""
         return os.path.join(self.path, self.inner) if self.inner else self.path
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        names = ("zarr.json",) if self.meta.version == 3 else (".zarray", ".zattrs")
+        return [os.path.join(self.folder, name) for name in names]
 
     # ---------------------------------------------------------------- where bytes lie
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
@@ -176,18 +190,19 @@ class ZarrFormat:
         names = ("zarr.json", ".zarray", ".zgroup")[self.version == 2 :]
         return any(os.path.isfile(os.path.join(path, name)) for name in names)
 
-    def open(self, path: str, inner: str) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
         folder = os.path.join(path, *_parts(path, inner))
-        meta = _read_array(folder)
+        roots = FileRoots.of(path, allow)
+        meta = _read_array(folder, roots)
         if meta is not None:
-            return ZarrStore(path, "/".join(_parts(path, inner)), meta)
+            return ZarrStore(path, "/".join(_parts(path, inner)), meta, roots)
         if not _is_group(folder):
             with disk_errors("open", folder):
                 os.scandir(folder).close()
             raise FormatError(f"{folder}: no zarr array or group, there is no zarr.json, .zarray or .zgroup")
-        found = list(islice(_arrays(folder), 21))
+        found = list(islice(_arrays(folder, roots), 21))
         if len(found) == 1:
-            return self.open(path, "/".join([*_parts(path, inner), found[0]]))
+            return self.open(path, "/".join([*_parts(path, inner), found[0]]), allow)
         there = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
         advice = f"name one of its arrays after '::': {there}" if found else "there is no array in it"
         raise FormatError(f"{folder}: a zarr group; {advice}")
@@ -199,8 +214,7 @@ class ZarrFormat:
         return describe(schema, self.version).layout
 
     def create(self, path: str, inner: str, schema: Schema) -> Store:
-        parts = _parts(path, inner)
-        store = ZarrStore(path, "/".join(parts), describe(schema, self.version), _files(schema, parts, self.version))
+        store = self._new(path, inner, schema)
         with disk_errors("create", path):
             try:
                 os.mkdir(path)
@@ -208,6 +222,17 @@ class ZarrFormat:
                 raise TargetExistsError(f"{path} exists already") from None
             os.makedirs(store.folder, exist_ok=True)
         return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        store = self._new(path, inner, schema)
+        with disk_errors("open", store.folder):
+            os.scandir(store.folder).close()
+        return store
+
+    def _new(self, path: str, inner: str, schema: Schema) -> ZarrStore:
+        parts = _parts(path, inner)
+        files = _files(schema, parts, self.version)
+        return ZarrStore(path, "/".join(parts), describe(schema, self.version), pending=files)
 
 
 # ---------------------------------------------------------------- metadata files
@@ -242,11 +267,11 @@ def _replace_file(path: str, data: bytes) -> None:
     sync(folder)
 
 
-def _read_array(folder: str) -> Meta | None:
+def _read_array(folder: str, roots: Roots) -> Meta | None:
     """The array in a folder, or None where there is none."""
     path = os.path.join(folder, "zarr.json")
     if os.path.lexists(path):
-        document = load_json(path)
+        document = load_json(path, roots)
         if document.get("node_type") == "group" and document.get("zarr_format") == 3:
             return None
         return parse_v3(document, where=path)
@@ -254,21 +279,22 @@ def _read_array(folder: str) -> Meta | None:
     if not os.path.lexists(path):
         return None
     attributes = os.path.join(folder, ".zattrs")
-    return parse_v2(load_json(path), load_json(attributes) if os.path.lexists(attributes) else {}, where=path)
+    found = load_json(attributes, roots) if os.path.lexists(attributes) else {}
+    return parse_v2(load_json(path, roots), found, where=path)
 
 
 def _is_group(folder: str) -> bool:
     return any(os.path.lexists(os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
 
 
-def _is_array(folder: str) -> bool:
+def _is_array(folder: str, roots: Roots) -> bool:
     if os.path.lexists(os.path.join(folder, ".zarray")):
         return True
     path = os.path.join(folder, "zarr.json")
-    return os.path.lexists(path) and load_json(path).get("node_type") == "array"
+    return os.path.lexists(path) and load_json(path, roots).get("node_type") == "array"
 
 
-def _arrays(folder: str) -> Iterator[str]:
+def _arrays(folder: str, roots: Roots) -> Iterator[str]:
     """Paths of the arrays below a group, nearest first; links are not followed."""
     waiting, seen = [""], 0
     while waiting:
@@ -280,7 +306,7 @@ def _arrays(folder: str) -> Iterator[str]:
             if seen > _MANY_FOLDERS:
                 return
             path = f"{here}/{name}".lstrip("/")
-            if _is_array(os.path.join(folder, path)):
+            if _is_array(os.path.join(folder, path), roots):
                 yield path
             else:
                 waiting.append(path)

@@ -10,6 +10,7 @@ So a decoder never gets a larger buffer than the chunk can need, whatever its he
 
 from __future__ import annotations
 
+import base64
 import bz2
 import json
 import lzma
@@ -25,7 +26,10 @@ import numpy as np
 from reblock.errors import CorruptError
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Flat
+from reblock.storage.checksums import SUM_BYTES, at_start, checksum
+from reblock.storage.shuffle import shuffle, unshuffle
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, check, config
+from reblock.storage.zlib_streams import Container, compress, decompress
 
 #: Input and output of streaming decoders are cut into pieces of this size, so that no second copy is made.
 _PIECE_BYTES = 1 << 18
@@ -57,7 +61,9 @@ class Chain:
                     raise ValueError(f"{stage.name} works on elements, so it cannot follow a compressor")
                 size = FILTERS[stage.name](stage, size)
             elif stage.name in CHECKSUMS:
-                size += 4
+                size += SUM_BYTES
+            elif stage.name == "base64":
+                size = (size + 2) // 3 * 4
             elif stage.name != "shuffle":
                 # No compressor makes more of random bytes than this.
                 size, exact = size + size // 2 + 4096, False
@@ -223,11 +229,16 @@ def _unlz4(job: _Job) -> Flat:
 
 
 def _unzlib(job: _Job) -> Flat:
-    return _stream(zlib.decompressobj, job, several=False)
+    return _inflate(job, Container.ZLIB, several=False)
 
 
 def _ungzip(job: _Job) -> Flat:
-    return _stream(lambda: zlib.decompressobj(31), job, several=True)
+    return _inflate(job, Container.GZIP, several=True)
+
+
+def _inflate(job: _Job, container: Container, *, several: bool) -> Flat:
+    quick = decompress(job.data, job.out.size, container) if job.exact else None
+    return _stream(lambda: zlib.decompressobj(container.window), job, several=several) if quick is None else quick
 
 
 def _unbz2(job: _Job) -> Flat:
@@ -280,23 +291,25 @@ def _unshuffle(job: _Job) -> Flat:
     size = job.data.size
     if size % job.width or not job.fits(size):
         raise ValueError(f"{size:,} bytes stored, {job.out.size:,} in elements of {job.width} expected")
-    target = job.out[:size]
-    target.reshape(-1, job.width)[...] = job.data.reshape(job.width, -1).T
-    return target
+    return unshuffle(job.data, job.width, job.out[:size])
 
 
 def _unchecksum(job: _Job) -> Flat:
-    if job.data.size < 4 or not job.fits(job.data.size, more=4):
-        raise ValueError(f"{job.data.size:,} bytes stored, {job.out.size + 4:,} expected")
-    if job.stage.name != "crc32c":
-        return np.frombuffer(job.codec.decode(job.data), np.uint8)
-    # By hand, since numcodecs copies the bytes.
-    first = job.stage.get("location") == "start"
-    body, found = (job.data[4:], job.data[:4]) if first else (job.data[:-4], job.data[-4:])
-    stored, computed = int.from_bytes(found.tobytes(), "little"), _crc32c(body)
+    if job.data.size < SUM_BYTES or not job.fits(job.data.size, more=SUM_BYTES):
+        raise ValueError(f"{job.data.size:,} bytes stored, {job.out.size + SUM_BYTES:,} expected")
+    parts = np.split(job.data, [SUM_BYTES if at_start(job.stage) else job.data.size - SUM_BYTES])
+    found, body = parts if at_start(job.stage) else reversed(parts)
+    stored, computed = int.from_bytes(found.tobytes(), "little"), checksum(job.stage, body)
     if stored != computed:
         raise ValueError(f"checksum {stored:#010x} stored, {computed:#010x} computed")
     return body
+
+
+def _unbase64(job: _Job) -> Flat:
+    most = (job.out.size + 2) // 3 * 4
+    if job.data.size != most if job.exact else job.data.size > most:
+        raise ValueError(f"{job.data.size:,} bytes stored, {most:,} expected")
+    return np.frombuffer(base64.standard_b64decode(job.data), np.uint8)
 
 
 def _unfilter(job: _Job) -> Flat:
@@ -305,12 +318,6 @@ def _unfilter(job: _Job) -> Flat:
         raise ValueError(f"{job.data.size:,} bytes stored, {expected:,} expected")
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(job.codec.decode(job.data)).reshape(-1).view(np.uint8)
-
-
-def _crc32c(data: Flat) -> int:
-    import google_crc32c
-
-    return int(google_crc32c.value(data))
 
 
 _DECODERS: dict[str, Callable[[_Job], Flat]] = {
@@ -322,6 +329,7 @@ _DECODERS: dict[str, Callable[[_Job], Flat]] = {
     "bz2": _unbz2,
     "lzma": _unlzma,
     "shuffle": _unshuffle,
+    "base64": _unbase64,
     **dict.fromkeys(CHECKSUMS, _unchecksum),
     **dict.fromkeys(FILTERS, _unfilter),
 }
@@ -332,22 +340,26 @@ def _numcode(data: Flat, stage: Stage, dtype: np.dtype[Any]) -> Any:
     return _numcodec(stage, dtype).encode(data)
 
 
-def _gzip(data: Flat, stage: Stage, _: Any) -> bytes:
-    # Not numcodecs': it writes the time of day into the header, so that equal chunks would differ.
-    return zlib.compress(data.data, stage.get("level"), 31)
+def _gzip(data: Flat, stage: Stage, _: Any) -> Bytes:
+    return compress(data, stage.get("level"), Container.GZIP)
 
 
-def _zlib(data: Flat, stage: Stage, _: Any) -> bytes:
-    return zlib.compress(data.data, stage.get("level"))
+def _zlib(data: Flat, stage: Stage, _: Any) -> Bytes:
+    return compress(data, stage.get("level"), Container.ZLIB)
 
 
 def _shuffle(data: Flat, stage: Stage, dtype: np.dtype[Any]) -> Flat:
-    width = stage.get("elementsize", dtype.itemsize)
-    return np.ascontiguousarray(data.reshape(-1, width).T).reshape(-1)
+    return shuffle(data, stage.get("elementsize", dtype.itemsize))
+
+
+def _checksum(data: Flat, stage: Stage, _: Any) -> Flat:
+    added = np.frombuffer(checksum(stage, data).to_bytes(SUM_BYTES, "little"), np.uint8)
+    return np.concatenate([added, data] if at_start(stage) else [data, added])
 
 
 _ENCODERS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("blosc", "zstd", "lz4", "bz2", "lzma", *CHECKSUMS), _numcode),
+    **dict.fromkeys(("blosc", "zstd", "lz4", "bz2", "lzma", "base64"), _numcode),
+    **dict.fromkeys(CHECKSUMS, _checksum),
     "gzip": _gzip,
     "zlib": _zlib,
     "shuffle": _shuffle,

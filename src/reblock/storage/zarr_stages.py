@@ -15,7 +15,7 @@ import numpy as np
 from reblock.model.codec import Stage
 
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
-_CNAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 _TYPE = re.compile(
     r"[<>|=]?(?:b1|[iu][1248]|f[248]|c8|c16|bool|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128))"
 )
@@ -118,6 +118,7 @@ _RULES: dict[str, dict[str, Callable[[Any], bool]]] = {
     "astype": {"encode_dtype": _type, "decode_dtype": _type},
     "bitround": {"keepbits": _integer(0, 52)},
     "packbits": {},
+    "base64": {},
 }
 #: Settings without which a stage means nothing.
 _NEEDED = {
@@ -222,6 +223,22 @@ V3 = {
     "zstd": {"level", "checksum"},
     "crc32c": set[str](),
 }
+#: Of numcodecs' settings the only one that the specification does not allow.
+_DEFAULT = ("gzip", -1)
+
+
+def specified(stage: Stage) -> bool:
+    """Whether the v3 specification has a stage, as it is set."""
+    known = V3.get(stage.name)
+    return known is not None and known >= dict(stage.settings).keys() and (stage.name, stage.get("level")) != _DEFAULT
+
+
+def check_v3(stage: Stage, dtype: np.dtype[Any]) -> None:
+    """ValueError for a stage that zarr-python does not read in v3."""
+    if stage.name == "base64":
+        raise ValueError("codec base64 is of zarr v2 only")
+    if stage.name == "quantize" and {stage.get("dtype"), stage.get("astype", dtype.str)} != {dtype.str}:
+        raise ValueError(f"in zarr v3 codec quantize must have the array's own type, {dtype.str}, for dtype and astype")
 
 
 def stage_of_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any]) -> Stage:
@@ -236,9 +253,11 @@ def stage_of_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any]) ->
 
 
 def config_v3(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """The v3 codec object of a stage of the specification."""
+    """The v3 codec object of a stage; those that are not in the specification carry the prefix of numcodecs."""
     settings = config(stage, dtype)
     del settings["id"]
+    if not specified(stage):
+        return {"name": f"numcodecs.{stage.name}", "configuration": settings}
     if stage.name == "blosc":
         settings["shuffle"] = stage.get("shuffle")
     if stage.name == "zstd":

@@ -33,9 +33,10 @@ from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.schema import Schema
 from reblock.model.store import Extent, Format, Store, Way
-from reblock.testing.arrays import DTYPES, Array, in_byte_order, noise, same_bits, schemas, specials
+from reblock.testing.arrays import DTYPES, Array, noise, same_bits, schemas, specials
 from reblock.testing.compare import check_cover, check_schema, fields, files, same_value, snapshot
-from reblock.testing.reference_io import find, is_there, read_array, read_extent, unit_bytes, write_array
+from reblock.testing.reference_io import find, is_there, read_array, read_extent, unit_bytes
+from reblock.testing.unfinished import UnfinishedContract
 
 #: Shapes with chunks: 0-d to 5-D, empty axes, whole, dividing, dividing nothing, larger than the array.
 SHAPES: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
@@ -68,13 +69,9 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
-class FormatContract:
+class FormatContract(UnfinishedContract):
     """Subclass with a name that pytest collects, and set `format` (or override `make_format`)."""
 
-    format: ClassVar[Format | None] = None
-    """The format under test."""
-    inner: ClassVar[str] = ""
-    """Inner path of the arrays, for formats that have such."""
     codecs: ClassVar[tuple[str, ...]] = (
         *("gzip:1", "shuffle+gzip:4", "zlib:1", "lzf", "zstd:1", "lz4", "bz2:1", "crc32c", "fletcher32"),
         *("blosc:lz4:3:shuffle", "blosc:zstd:1:bitshuffle", "zstd:3+crc32c"),
@@ -82,33 +79,6 @@ class FormatContract:
     """Codecs to try, as in `--codec`; those the format refuses are skipped."""
 
     # ---------------------------------------------------------------- tools
-    def make_format(self) -> Format:
-        """The format under test."""
-        assert self.format is not None, "set `format` in the subclass, or override `make_format`"
-        return self.format
-
-    def path(self, root: Path, name: str = "array") -> str:
-        """Where to put an array, named as this format's arrays usually are."""
-        return str(root / (name + next(iter(self.make_format().suffixes), "")))
-
-    def adapt(self, schema: Schema, asked: Collection[str] = ()) -> Schema:
-        """The nearest schema that the format can hold; skips where it says that there is none."""
-        try:
-            return self.make_format().adapt(schema, asked)
-        except UsageError as error:
-            pytest.skip(f"{self.make_format().name} cannot hold this: {error}")
-
-    def write(self, root: Path, schema: Schema, data: Array, **options: Any) -> tuple[str, Schema, Array]:
-        """Make an array of an adapted schema: its path, the schema, and the elements as they should come back."""
-        kind, path = self.make_format(), self.path(root)
-        expected = in_byte_order(data, schema.dtype)
-        store = kind.create(path, self.inner, schema)
-        assert store.layout == kind.layout(schema)
-        write_array(store, expected, **options)
-        store.checkpoint()
-        store.commit()
-        return path, schema, expected
-
     def round_trip(self, root: Path, schema: Schema, asked: Collection[str] = (), data: Array | None = None) -> Store:
         """Create, write, commit, reopen, compare all; the reopened store."""
         kind = self.make_format()

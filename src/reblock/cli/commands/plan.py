@@ -35,6 +35,7 @@ from reblock.cli.output import emit
 # A plan writes nothing; but what `run` takes, `plan` takes too.
 @click.option("--scratch", hidden=True, expose_value=False)
 @click.option("--overwrite", is_flag=True, hidden=True, expose_value=False)
+@click.option("--no-digest", is_flag=True, hidden=True, expose_value=False)
 @click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
 @options.as_json
 def command(source: str | None, target: str | None, everything: bool, as_json: bool, **wanted: Any) -> None:

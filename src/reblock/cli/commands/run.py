@@ -30,16 +30,24 @@ from reblock.cli.progress import progress
     "--scratch", metavar="DIR", help="Where plans of several passes keep what lies between.  [default: beside DST]"
 )
 @click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
+@click.option(
+    "--no-digest", is_flag=True, help="Take no digest of the elements; a resumed run then trusts its journal."
+)
 @options.as_json
-def command(source: str, target: str, scratch: str | None, overwrite: bool, as_json: bool, **wanted: Any) -> None:
+def command(
+    source: str, target: str, scratch: str | None, overwrite: bool, no_digest: bool, as_json: bool, **wanted: Any
+) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
 
-    DST appears only when it is complete. SRC is never written.
+    DST appears only when it is complete. SRC is never written. The same command again resumes a run that was
+    interrupted, killed or failed.
     """
     from reblock import api
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
     with progress(target) as tell, stoppable() as cancelled:
-        report = api.run(job, overwrite=overwrite, scratch=scratch, progress=tell, cancelled=cancelled)
+        report = api.run(
+            job, overwrite=overwrite, scratch=scratch, digest=not no_digest, progress=tell, cancelled=cancelled
+        )
     emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))

@@ -24,6 +24,7 @@ from reblock.cli.output import emit
 @options.transpose
 @options.region
 @options.from_format
+@options.allow_external
 @options.to_format
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MiB, 4GB or bytes.  [default: 256MiB]")
 @options.as_json

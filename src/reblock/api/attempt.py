@@ -1,0 +1,246 @@
+"""Attempt: one run on one target, under a lock, with a journal, going on where an earlier one stopped.
+
+::
+
+    lock → journal there?  no: begin one                      same problem: trust what is finished
+                           another problem: refuse            published already: only tidy up
+         → room on the disk? → create or reopen → execute → commit → line "complete" → publish → remove staging
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from threading import Lock
+
+from reblock.api.identity import Source, differences, identify, source_changed
+from reblock.api.resume import find_finished, trust_scratch
+from reblock.api.scratch import KeptScratch, kept_folder
+from reblock.api.space import Need, check_space, need_of
+from reblock.engine import Measured, View, Watch, digest, execute_plan
+from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnfinishedError
+from reblock.model import Format, Plan, Schema, Store
+from reblock.storage.group_commit import GroupCommit, side_of
+from reblock.storage.journal import Journal
+from reblock.storage.location import Location
+from reblock.storage.staging import Staging, remove_tree
+
+#: Told the bytes written so far, and all there are.
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Attempt:
+    """What one run needs, and what comes of it."""
+
+    view: View
+    """The source."""
+    target: Location
+    """Where the result goes."""
+    format: Format
+    """The target's format."""
+    schema: Schema
+    """What the target will be."""
+    plan: Plan
+    """How."""
+    staging: Staging
+    """Where it is built; locked."""
+    scratch: str | None
+    """Folder for intermediate arrays; None = in the staging folder."""
+    digest: bool
+    """Whether to take digest sums."""
+    progress: Progress | None
+    """Told how far the run is."""
+    cancelled: Callable[[], bool]
+    """Whether to stop."""
+    scratch_bytes: int = 0
+    """Largest size of the intermediate arrays."""
+    measured: list[Measured] = field(default_factory=list)
+    """What each pass took."""
+    resumed: int = 0
+    """Write boxes that were found finished."""
+    sums: str | None = None
+    """Digest of the whole array."""
+    notes: list[str] = field(default_factory=list)
+    """Things worth knowing."""
+
+    def __post_init__(self) -> None:
+        self._failed = 0
+        self._source = Source(self.view)
+        self._scratch = self.staging.scratch if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+        self._problem = identify(
+            self.view,
+            self._source,
+            self.target,
+            (self.format, self.schema),
+            self.plan,
+            digest=self.digest,
+            scratch=self._scratch if self.plan.scratch else None,
+        )
+
+    def run(self) -> None:
+        """Make the target, or go on making it."""
+        journal = self._find()
+        if journal is not None and self._is_published(journal):
+            self.measured = [Measured() for _ in self.plan.passes]
+            self.resumed, self.sums = sum(journal.header["boxes"]), (journal.complete() or {}).get("digest")
+        else:
+            self.staging.restore()
+            self.staging.check()
+            if journal is None:
+                journal = self._begin()
+            self._work(journal)
+        remove_tree(self._scratch)
+        self.staging.remove()
+
+    # ---------------------------------------------------------------- what is there
+    def _find(self) -> Journal | None:
+        """The journal of an earlier attempt at the same problem."""
+        journal = Journal.open(self.staging.journal)
+        if journal is None:
+            self.staging.clear()
+            return None
+        before = journal.header["problem"]
+        if before == self._problem:
+            return journal
+        if self._is_published(journal):
+            self.staging.clear()
+            return None
+        advice = f"`reblock clean {self.target.path}` removes it"
+        if source_changed(before, self._problem):
+            raise ChangedError(
+                f"{self._source.location} changed since the unfinished run on {self.target.path} began: {advice}"
+            )
+        raise UnfinishedError(
+            f"an unfinished run of another problem is in the place of {self.target.path} "
+            f"({'; '.join(differences(before, self._problem))}): {advice}, the command that began it resumes it"
+        )
+
+    def _is_published(self, journal: Journal) -> bool:
+        complete = journal.complete()
+        return complete is not None and self.staging.published(complete["inode"])
+
+    def _begin(self) -> Journal:
+        remove_tree(self._scratch)
+        header = {
+            "problem": self._problem,
+            "boxes": [sweep.writes.count for sweep in self.plan.passes],
+            "bytes": self.format.layout(self.schema).nbytes,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            # By the clock of the file system, which is the one that changes of files are dated by.
+            "started_ns": os.stat(self.staging.lock).st_mtime_ns,
+        }
+        return Journal.create(self.staging.journal, header)
+
+    # ---------------------------------------------------------------- the work
+    def _work(self, journal: Journal) -> None:
+        ledger = GroupCommit(
+            journal, memory_bytes=self.plan.memory_bytes, digest=self.digest, unchanged=self._source.check
+        )
+        with self._kept(ledger), self._disk_errors():
+            with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:
+                store = self._open(journal, ledger)
+                try:
+                    self._execute(journal, ledger, store, scratch)
+                except BaseException:
+                    # What is finished is kept; if that fails too, the first error says why.
+                    with suppress(ReblockError):
+                        ledger.flush()
+                    with suppress(ReblockError):
+                        store.abort()
+                    raise
+                ledger.note(complete={"inode": os.stat(self.staging.path).st_ino, "digest": self.sums})
+            self.staging.publish()
+
+    def _open(self, journal: Journal, ledger: GroupCommit) -> Store:
+        """The array that is being built: gone on with, or begun."""
+        last, path = len(self.plan.passes) - 1, self.staging.path
+        sweep = self.plan.passes[last]
+        store: Store | None = None
+        if any(group.number == last for group in journal.groups()):
+            try:
+                store = self.format.reopen(path, self.target.inner, self.schema)
+            except StorageError as error:
+                self.notes.append(f"what was finished could not be opened and was made anew: {error}")
+                ledger.note(forget=[last])
+        if store is None:
+            self._remove_array()
+            store = self.format.create(path, self.target.inner, self.schema)
+        side = side_of(store, sweep, self.staging.folder)
+        ledger.watch(last, side)
+        finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes)
+        ledger.trust(last, finished, sums)
+        self._failed += failed
+        return store
+
+    def _remove_array(self) -> None:
+        """Remove what is in the place of the array, and what its format may have put beside it."""
+        folder, name = os.path.split(self.staging.path)
+        for found in os.listdir(folder):
+            if found == name or found.startswith(f"{name}."):
+                remove_tree(os.path.join(folder, found))
+
+    def _execute(self, journal: Journal, ledger: GroupCommit, store: Store, scratch: KeptScratch) -> None:
+        self._failed += trust_scratch(self.plan, journal, scratch, ledger)
+        if self._failed:
+            self.notes.append(f"{self._failed} write boxes were not as they had been finished, and were done again")
+        last = len(self.plan.passes) - 1
+        self.resumed = sum(len(ledger.finished(number)) for number in range(last + 1))
+        whole, count = store.layout.nbytes, self.plan.passes[last].writes.count
+        done = whole * len(ledger.finished(last)) // max(count, 1)
+        needs = [need_of(store, self.staging.folder, done=done)]
+        if self.plan.scratch and not self.resumed:
+            files = max(layout.objects.count for layout in self.plan.scratch)
+            needs.append(Need(scratch.folder, self.scratch_bytes, files, certain=True))
+        self.notes += check_space(needs)
+        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest)
+        if not self.plan.scratch:
+            watch = replace(watch, not_after_ns=journal.header["started_ns"])
+        self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
+        ledger.flush()
+        self._source.check()
+        store.commit()
+        if self.digest:
+            self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
+
+    def _teller(self, done: int, whole: int) -> Callable[[int], None]:
+        lock = Lock()
+
+        def tell(count: int) -> None:
+            nonlocal done
+            with lock:
+                done += count
+            if self.progress:
+                self.progress(done, whole)
+
+        return tell
+
+    # ---------------------------------------------------------------- what goes wrong
+    @contextmanager
+    def _kept(self, ledger: GroupCommit) -> Iterator[None]:
+        """Whatever ends the run: what is finished stays and says how to go on; of nothing, nothing stays."""
+        try:
+            yield
+        except BaseException as error:
+            if not ledger.commits and not self.resumed:
+                with suppress(OSError):
+                    os.unlink(self.staging.journal)
+                with suppress(ReblockError):
+                    remove_tree(self._scratch)
+                raise
+            advice = f"the same command resumes, `reblock clean {self.target.path}` gives up"
+            if isinstance(error, ReblockError):
+                error.add(advice)
+            elif isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(advice) from error
+            raise
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskError.wrap(error, doing="writing", path=str(self.target)) from error

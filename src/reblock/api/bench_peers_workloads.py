@@ -1,0 +1,177 @@
+"""The six workloads of `reblock bench peers`, each with its memory budget and the bar that reblock has to clear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import UsageError
+from reblock.render.tables import shape as lengths_text
+from reblock.units import format_size
+
+Lengths = tuple[int, ...]
+
+#: No scaled budget is smaller: chunks of the smallest arrays have to fit.
+LEAST_MEMORY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How fast reblock has to be, and how small its output."""
+
+    factor: float
+    """Most of its time, as a multiple of the best reference's."""
+    references: tuple[str, ...]
+    """Contenders that it is held against."""
+    size_factor: float | None = None
+    """Most of its output, as a multiple of the size reference's."""
+    size_reference: str | None = None
+    """Contender whose output is the measure."""
+
+    def __str__(self) -> str:
+        who = self.references[0] if len(self.references) == 1 else f"the best of {', '.join(self.references)}"
+        size = f", output at most {self.size_factor:g} × {self.size_reference}'s" if self.size_factor else ""
+        return f"reblock in at most {self.factor:g} × the time of {who}{size}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A copy of an array into other chunks."""
+
+    name: str
+    """Short name."""
+    shape: Lengths
+    """Lengths of the array."""
+    dtype: str
+    """Type of an element."""
+    source_format: str
+    """zarr, npy or hdf5."""
+    source_chunks: Lengths
+    """Chunks of the source; of a contiguous one its rows."""
+    target_format: str
+    """zarr or hdf5."""
+    chunks: Lengths
+    """Chunks of the target."""
+    memory_bytes: int
+    """Memory that a contender may take."""
+    bar: Bar
+    """What reblock has to do."""
+    codec: str = "none"
+    """Codec of source and target."""
+    chunks_per_shard: Lengths | None = None
+    """Chunks of a shard of the target along each axis."""
+
+    @property
+    def shards(self) -> Lengths | None:
+        if self.chunks_per_shard is None:
+            return None
+        return tuple(chunk * number for chunk, number in zip(self.chunks, self.chunks_per_shard, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array, decoded."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def title(self) -> str:
+        """What it is, in one line."""
+        before = "" if self.source_format == "npy" else f" {lengths_text(self.source_chunks)}"
+        shards = f" in shards of {lengths_text(self.shards)}" if self.shards else ""
+        codec = "" if self.codec == "none" else f", {self.codec}"
+        return (
+            f"{self.name}: {lengths_text(self.shape)} {self.dtype}{codec}, {self.source_format}{before} → "
+            f"{self.target_format} {lengths_text(self.chunks)}{shards}, {format_size(self.nbytes)} with "
+            f"{format_size(self.memory_bytes)} of memory"
+        )
+
+    def scaled(self, scale: int) -> Workload:
+        """The same with lengths of array and chunks divided by a number, and the memory with them."""
+        if scale < 1:
+            raise UsageError(f"a scale is at least 1, not {scale}")
+        memory = max(min(self.memory_bytes, LEAST_MEMORY_BYTES), self.memory_bytes // scale ** len(self.shape))
+        return replace(
+            self,
+            shape=_divided(self.shape, scale),
+            source_chunks=_divided(self.source_chunks, scale),
+            chunks=_divided(self.chunks, scale),
+            memory_bytes=memory,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "codec": self.codec,
+            "source_format": self.source_format,
+            "source_chunks": self.source_chunks,
+            "target_format": self.target_format,
+            "chunks": self.chunks,
+            "shards": self.shards,
+            "memory_bytes": self.memory_bytes,
+            "bar": str(self.bar),
+        }
+
+
+def _divided(lengths: Lengths, scale: int) -> Lengths:
+    return tuple(max(1, length // scale) for length in lengths)
+
+
+_SLICES = Workload(
+    "W2",
+    (2048, 512, 512),
+    "<f4",
+    "zarr",
+    (1, 512, 512),
+    "zarr",
+    (2048, 32, 32),
+    512 << 20,
+    Bar(0.6, ("cp",)),
+)
+_SMALL = Workload(
+    "W6",
+    (512, 512, 512),
+    "<u2",
+    "zarr",
+    (32, 32, 32),
+    "zarr",
+    (64, 16, 128),
+    128 << 20,
+    Bar(0.6, ("tensorstore", "zarrs")),
+)
+
+#: All of them, in the order they are run.
+WORKLOADS = (
+    Workload("W1", (840,) * 3, "<f4", "zarr", (84,) * 3, "zarr", (120,) * 3, 1 << 30, Bar(0.6, ("cp",))),
+    _SLICES,
+    replace(_SLICES, name="W3", codec="blosc:zstd:3", bar=Bar(0.5, ("zarrs", "tensorstore", "zarr-python"))),
+    Workload(
+        "W4",
+        (1024, 256, 512),
+        "<f4",
+        "hdf5",
+        (4, 256, 512),
+        "hdf5",
+        (1024, 16, 32),
+        512 << 20,
+        Bar(0.33, ("h5py", "nccopy", "h5repack"), 1.05, "h5py"),
+        codec="shuffle+gzip:4",
+    ),
+    Workload("W5", (32768, 8192), "<f8", "npy", (1, 8192), "zarr", (1024, 128), 512 << 20, Bar(0.8, ("cp",))),
+    _SMALL,
+    replace(_SMALL, name="W6-shards", chunks_per_shard=(4, 16, 2)),
+)
+
+
+def find_workloads(names: Sequence[str]) -> tuple[Workload, ...]:
+    """Workloads by name, in their own order; all of them where none is named."""
+    known = {workload.name.lower(): workload for workload in WORKLOADS}
+    wanted = {name.lower() for name in names}
+    for name in names:
+        if name.lower() not in known:
+            raise UsageError(f"there is no workload {name!r}: choose among {', '.join(one.name for one in WORKLOADS)}")
+    return tuple(workload for name, workload in known.items() if not wanted or name in wanted)

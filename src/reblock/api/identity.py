@@ -1,0 +1,126 @@
+"""Identity: all that makes two runs the same, and whether the source still is what it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reblock.engine import View
+from reblock.errors import ChangedError
+from reblock.model import Format, Plan, Schema
+from reblock.storage import attributes
+from reblock.storage.files import disk_errors
+from reblock.storage.location import Location
+
+#: Differences that a message names.
+_SHOWN = 3
+
+#: Path, inode, bytes and time of the last change of a file; None where it is not there.
+Seen = list[tuple[str, list[int] | None]]
+
+
+class Source:
+    """The source as it was when the run began."""
+
+    def __init__(self, view: View) -> None:
+        self.location = view.store.location
+        self._paths = [os.path.abspath(path) for path in view.store.described_by]
+        self.seen = look(self._paths)
+
+    def check(self) -> None:
+        """ChangedError where a file that describes the source is not what it was."""
+        for (path, before), (_, now) in zip(self.seen, look(self._paths), strict=True):
+            if before != now:
+                raise ChangedError(
+                    f"{self.location}: {path} changed during the run, so the result would be of no array"
+                )
+
+
+def look(paths: Sequence[str]) -> Seen:
+    """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
+    seen: Seen = []
+    for path in paths:
+        with disk_errors("look at", path):
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                seen.append((path, None))
+                continue
+        seen.append((path, [found.st_ino, found.st_size, found.st_mtime_ns]))
+    return seen
+
+
+def identify(
+    view: View, source: Source, target: Location, made: tuple[Format, Schema], plan: Plan, **options: Any
+) -> dict[str, Any]:
+    """The problem of a run as JSON values: two runs are the same where these are equal."""
+    where = Location.parse(view.store.location)
+    kind, schema = made
+    problem = {
+        "source": {
+            "array": str(Location(os.path.abspath(where.path), where.inner)),
+            "format": view.store.format,
+            "layout": view.store.layout.to_json(),
+            "files": dict(source.seen),
+        },
+        "region": [list(pair) for pair in zip(view.region.start, view.region.stop, strict=True)],
+        "transpose": list(view.axes),
+        "missing chunks": "error" if view.strict else "fill",
+        "target": {
+            "array": str(Location(os.path.abspath(target.path), target.inner)),
+            "format": kind.name,
+            **_describe(schema),
+        },
+        **options,
+        "plan": plan.to_json(),
+    }
+    found: dict[str, Any] = json.loads(json.dumps(problem))
+    return found
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two problems, in words; the plan only where nothing else explains it."""
+    found = list(_differences({**before, "plan": None}, {**now, "plan": None}))
+    found = found or list(_differences(before.get("plan"), now.get("plan"), "plan"))
+    return [*found[:_SHOWN], *([f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])]
+
+
+def source_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether it is the files of the same source that differ."""
+    one, two = before["source"], now["source"]
+    return bool(one["array"] == two["array"] and one["files"] != two["files"])
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*before, *now]):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}".lstrip("."))
+    elif before != now:
+        yield f"{name} was {_short(before)}, is {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:60]}…"
+
+
+def _describe(schema: Schema) -> dict[str, Any]:
+    fill = schema.fill_value
+    kept, _ = attributes.to_json(schema.attributes)
+    text = json.dumps(kept, sort_keys=True, default=repr)
+    return {
+        "shape": list(schema.shape),
+        "dtype": schema.dtype.str,
+        "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
+        "shards": None if schema.shards is None else list(schema.shards),
+        "order": list(schema.order),
+        "codec": str(schema.codec),
+        "fill value": None if fill is None else np.asarray(fill, schema.dtype).tobytes().hex(),
+        "axes": None if schema.axes is None else list(schema.axes),
+        "attributes": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+    }

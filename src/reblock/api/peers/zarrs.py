@@ -1,0 +1,26 @@
+"""zarrs: zarr-python with the codec pipeline in Rust, a loop over regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zarr
+import zarrs
+
+from reblock.api.peers.job import Job
+from reblock.api.peers.measure import measure
+from reblock.api.peers.zarr_python import copy
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Copy region by region."""
+    zarr.config.set(
+        {
+            "codec_pipeline.path": f"{zarrs.__name__}.ZarrsCodecPipeline",
+            "codec_pipeline.chunk_concurrent_maximum": job.threads,
+            "codec_pipeline.strict": True,
+            "threading.max_workers": job.threads,
+            "array.write_empty_chunks": True,
+        }
+    )
+    return measure(lambda: copy(job))

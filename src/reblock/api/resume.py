@@ -1,0 +1,85 @@
+"""Resume: which write boxes of an earlier attempt can be trusted.
+
+The journal says what was finished; that it is still there is looked at. A box that is a file of its own is taken at its
+word while the file looks untouched from outside. Everything else is read back, and its digest sums are compared with
+the journal's. A box that fails is not an error: it is simply not finished.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reblock.api.scratch import KeptScratch
+from reblock.engine.recheck import recheck
+from reblock.errors import StorageError
+from reblock.model import Pass, Plan, Sums
+from reblock.storage.group_commit import GroupCommit, Side, side_of, stamps
+from reblock.storage.journal import Group, Integers, Journal
+from reblock.storage.numbers import Numbers
+
+
+def find_finished(
+    journal: Journal, number: int, sweep: Pass, side: Side, memory_bytes: int
+) -> tuple[Numbers, Sums, int]:
+    """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says."""
+    good: list[Integers] = []
+    sums: list[Integers] = []
+    bad: list[Integers] = []
+    for group in journal.groups():
+        if group.number != number:
+            continue
+        holds = _holds(group, sweep, side, memory_bytes)
+        good.append(group.boxes[holds])
+        bad.append(group.boxes[~holds])
+        if group.sums is not None:
+            sums.append(group.sums[holds])
+    if not good:
+        return Numbers(), Sums(), 0
+    boxes, places = np.unique(np.concatenate(good), return_index=True)
+    total = Sums()
+    if sums:
+        first, second = np.concatenate(sums)[places].sum(axis=0, dtype=np.uint64).tolist()
+        total = Sums(first, second)
+    return Numbers.of(boxes), total, int(np.setdiff1d(np.concatenate(bad), boxes).size)
+
+
+def _holds(group: Group, sweep: Pass, side: Side, memory_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    holds = np.zeros(group.boxes.size, bool)
+    if side.alone and group.stamps is not None:
+        indices = np.stack(np.unravel_index(group.boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
+        holds = stamps([side.store.place(tuple(index)).path for index in indices]) == group.stamps
+    elif group.sums is None:
+        return ~holds
+    if group.sums is not None:
+        places = np.flatnonzero(~holds).tolist()
+        asked = [(int(group.boxes[at]), Sums(*map(int, group.sums[at]))) for at in places]
+        holds[places] = list(recheck(side.store, sweep, asked, memory_bytes=memory_bytes))
+    return holds
+
+
+def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit) -> int:
+    """Trust what is left of the passes before the last; says how many boxes were not what the journal says.
+
+    Goes backwards: a pass whose successor is complete is not needed any more, whatever became of it.
+    """
+    failed = 0
+    dropped = journal.dropped()
+    begun = {group.number for group in journal.groups()}
+    for number in reversed(range(len(plan.passes) - 1)):
+        if plan.interleaved:
+            continue
+        sweep = plan.passes[number]
+        if len(ledger.finished(number + 1)) == plan.passes[number + 1].writes.count:
+            ledger.trust(number, Numbers([(0, sweep.writes.count)]), Sums())
+        elif number in dropped:
+            ledger.note(forget=[number])
+        elif number in begun:
+            try:
+                side = side_of(scratch.reopen(number), sweep, scratch.folder)
+            except StorageError:
+                ledger.note(forget=[number])
+                continue
+            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes)
+            failed += bad
+            ledger.trust(number, finished, sums)
+    return failed

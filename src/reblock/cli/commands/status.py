@@ -1,0 +1,34 @@
+"""`reblock status`: how far an unfinished run is."""
+
+from __future__ import annotations
+
+import click
+
+from reblock.cli import options
+from reblock.cli.output import emit
+
+
+@click.command(
+    short_help="How far an unfinished run is.",
+    epilog="""
+    \b
+    Examples:
+      reblock status scan.zarr
+      reblock status scan.zarr --json
+    """,
+)
+@click.argument("target", metavar="DST")
+@options.as_json
+def command(target: str, as_json: bool) -> None:
+    """Show how far the run is that makes DST: what is finished, since when, and whether it is running.
+
+    Nothing is changed. The command that began the run resumes it.
+    """
+    from reblock import api
+    from reblock.render import text
+
+    found = api.status(target)
+    if as_json:
+        emit({"unfinished": None if found is None else found.to_json()})
+    else:
+        emit(text.unfinished(target, None if found is None else found.to_json()))

@@ -1,0 +1,165 @@
+"""The compiled loop (`moves.c`): where it is, and what its arguments mean.
+
+Everything here has a counterpart in Python that does the same (`reading.py`, `writing.py`, `scatter.py`), for
+machines where the loop was not built, and for tests to hold it against.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int64, c_void_p
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from reblock.engine.view import Array
+from reblock.geometry.axis import Ints
+from reblock.model import Flat
+
+#: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
+HEAD = 6
+#: What a call was doing when it failed, in the order of `moves.c`.
+PROBLEMS = ("", "opening", "missing", "reading", "wrong size", "short", "changed", "writing", "resizing", "closing")
+#: Never: no file is changed later than this.
+NEVER = 2**63 - 1
+
+
+class Pass(Structure):
+    """What is the same for a whole pass."""
+
+    _fields_ = (
+        ("ndim", c_int64),
+        ("itemsize", c_int64),
+        ("component", c_int64),
+        ("digest", c_int64),
+        ("direct", c_int64),
+        ("fills", c_int64),
+        ("not_after", c_int64),
+        ("flags", c_int64),
+        ("shape", c_void_p),
+        ("target_order", c_void_p),
+        ("source_order", c_void_p),
+        ("fill", c_void_p),
+    )
+
+
+class Window(Structure):
+    """The write boxes that a read box meets."""
+
+    _fields_ = (("counts", c_void_p), ("cuts", c_void_p), ("lengths", c_void_p), ("table", c_void_p))
+
+
+class Result(Structure):
+    """What became of a call: where it stopped and why, and what it did until then."""
+
+    _fields_ = tuple(
+        (name, c_int64)
+        for name in (
+            *("row", "problem", "error", "offset", "length", "found"),
+            *("opens", "runs", "seeks", "bytes", "elements", "missing", "completed", "io_ns", "scatter_ns"),
+        )
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled loop, where it was built."""
+    path = os.path.join(os.path.dirname(__file__), "libmoves.so")
+    try:
+        found = ctypes.CDLL(path)
+    except OSError:
+        return None
+    found.reblock_scatter.argtypes = [POINTER(Pass), POINTER(Window), c_void_p, c_void_p, c_void_p]
+    found.reblock_scatter.restype = c_int64
+    found.reblock_read.argtypes = [
+        *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p, c_void_p, POINTER(Result), c_void_p)
+    ]
+    found.reblock_read.restype = c_int
+    found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
+    found.reblock_write.restype = c_int
+    return found
+
+
+def address(array: Array) -> int:
+    """Where an array's first element is."""
+    return int(array.__array_interface__["data"][0])
+
+
+class Paths:
+    """File names for one call, one behind the other."""
+
+    def __init__(self) -> None:
+        self._names: list[bytes] = []
+        self._length = 0
+
+    def add(self, path: str) -> int:
+        """Where a name starts."""
+        name, start = os.fsencode(path) + b"\0", self._length
+        self._names.append(name)
+        self._length += len(name)
+        return start
+
+    def joined(self) -> bytes:
+        """All of them."""
+        return b"".join(self._names)
+
+
+class Moves:
+    """The compiled loop for one pass; keeps alive what it points to."""
+
+    def __init__(
+        self,
+        *,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        source_order: Sequence[int],
+        target_order: Sequence[int],
+        fill: object,
+        fills: bool,
+        direct: int,
+        digest: bool,
+        not_after: int = NEVER,
+        flags: int = 0,
+    ) -> None:
+        found = library()
+        if found is None:
+            raise OSError("the compiled loop was not built")
+        self._library = found
+        orders = (np.array(one or [0], np.int64) for one in (shape, target_order, source_order))
+        self._kept = (*orders, np.array([fill], dtype))
+        self._pass = Pass(
+            *(len(shape), dtype.itemsize, component(dtype), int(digest), direct, int(fills), not_after, flags),
+            *map(address, self._kept),
+        )
+
+    def scatter(self, window: Window, array: Array, place: Ints, completed: Ints) -> int:
+        """Copy elements in memory into their write boxes; lists those now complete, and says how many they are."""
+        return int(
+            self._library.reblock_scatter(
+                byref(self._pass), byref(window), address(array), address(place), address(completed)
+            )
+        )
+
+    def read(self, window: Window, rows: Ints, paths: bytes, staging: Flat, result: Result, completed: Ints) -> bool:
+        """Read raw pieces and scatter them; False where one failed, which `result` then describes."""
+        failed = self._library.reblock_read(
+            *(byref(self._pass), byref(window), len(rows), address(rows), paths, address(staging)),
+            *(byref(result), address(completed)),
+        )
+        return not failed
+
+    def write(self, rows: Ints, paths: bytes, result: Result) -> bool:
+        """Write complete boxes; False where one failed, which `result` then describes."""
+        return not self._library.reblock_write(len(rows), address(rows), paths, byref(result))
+
+
+def component(dtype: np.dtype[Any]) -> int:
+    """Bytes of the scalars of a type that digests have to swap; 0 where there is nothing to swap."""
+    if dtype.byteorder != ">":
+        return 0
+    if dtype.kind == "c":
+        return dtype.itemsize // 2
+    return 4 if dtype.kind == "U" else dtype.itemsize

@@ -1,0 +1,116 @@
+"""Rows: the visits that a read box pays to raw objects, as a table for the compiled loop.
+
+What `reading.visits` makes one by one is made here for many objects at once: small chunks must not drown in the
+interpreter. Objects so large that they are read in several pieces stay with `reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from reblock.cost.memory import PIECE_BYTES
+from reblock.engine import native
+from reblock.engine.reading import no_index
+from reblock.engine.scatter import Window
+from reblock.engine.view import View
+from reblock.geometry import Box
+from reblock.geometry.axis import Ints
+from reblock.model import Access, Index, Layout, Pass, Way
+
+#: Objects whose rows are made together.
+_BLOCK = 2048
+
+
+class Rows(NamedTuple):
+    """Some visits, in plan order."""
+
+    first: int
+    """Number of the first one among those of the read box."""
+    table: Ints
+    """One row per visit: see `moves.c`."""
+    objects: list[Index]
+    """The objects, in the store's own numbering."""
+    names: list[str]
+    """Their files."""
+
+
+def fits(sweep: Pass, source: Layout, way: Way) -> bool:
+    """Whether a pass reads raw objects, each in one piece."""
+    if source.encoded or source.indexed or way is Way.BOX:
+        return False
+    part = source.objects.largest_stored
+    if sweep.read_access is Access.RUNS:
+        part = tuple(map(min, sweep.reads.largest, source.objects.largest))
+    return prod(part) * source.itemsize <= PIECE_BYTES
+
+
+def visits(view: View, box: Box, access: Access) -> Iterator[Rows]:
+    """The visits that one read box pays, some at a time."""
+    axes, shape = _axes(view.layout, box, access)
+    count = prod(shape)
+    for first in range(0, count, _BLOCK):
+        numbers = np.arange(first, min(first + _BLOCK, count))
+        steps = np.unravel_index(numbers, shape) if shape else ()
+        table = np.empty((len(numbers), native.HEAD + 6 * len(shape)), np.int64)
+        for axis, (columns, step) in enumerate(zip(axes, steps, strict=True)):
+            at = native.HEAD + 6 * axis
+            table[:, at : at + 6] = columns[step]
+        yield _with_files(
+            view, first, table, [tuple(one) for one in np.stack(steps, 1).tolist()] if shape else [()], box
+        )
+
+
+def _axes(layout: Layout, box: Box, access: Access) -> tuple[list[Ints], tuple[int, ...]]:
+    """Per axis and object: bounds of the object as it is stored, of what is read of it, and of what is wanted."""
+    axes = []
+    for axis, start, stop in zip(layout.objects.axes, box.start, box.stop, strict=True):
+        rows = []
+        for index in axis.touching(start, stop):
+            low, high = axis.stored(index)
+            wanted = max(low, start), min(high, stop)
+            rows.append((low, high, *((low, high) if access is Access.UNITS else wanted), *wanted))
+        axes.append(np.array(rows, np.int64).reshape(len(rows), 6))
+    return axes, tuple(len(rows) for rows in axes)
+
+
+def _with_files(view: View, first: int, table: Ints, steps: list[Index], box: Box) -> Rows:
+    """Fill in where the objects lie."""
+    layout = view.layout
+    firsts = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
+    bounds = table[:, native.HEAD :].reshape(len(table), -1, 6)
+    table[:, 0] = -1
+    table[:, 3] = (bounds[:, :, 1] - bounds[:, :, 0]).prod(1) * layout.itemsize
+    table[:, 5] = (bounds[:, :, 0] == bounds[:, :, 2]).all(1) & (bounds[:, :, 1] == bounds[:, :, 3]).all(1)
+    objects, names = [], []
+    extents = view.store.extents
+    for row, step in zip(table, steps, strict=True):
+        index = view.object_index(tuple(map(int.__add__, firsts, step)))
+        (extent,) = extents(index, (index,), no_index)
+        objects.append(index)
+        # An object that is not stored has no name, and a file without a name does not exist either.
+        names.append("" if extent is None else extent.path)
+        row[2] = 0 if extent is None else extent.offset
+        row[4] = extent is not None and extent.length is None
+    return Rows(first, table, objects, names)
+
+
+def wanted(some: Rows, at: int) -> Box:
+    """The elements that a visit is paid for."""
+    bounds = some.table[at, native.HEAD :].reshape(-1, 6)
+    return Box(tuple(bounds[:, 4].tolist()), tuple(bounds[:, 5].tolist()))
+
+
+def first_touches(window: Window, layout: Layout, box: Box) -> tuple[list[int], list[int]]:
+    """The boxes of a window in the order in which visits touch them first, and the numbers of those visits."""
+    touched: Ints = np.zeros((), np.int64)
+    for axis, cuts, start, stop in zip(layout.objects.axes, window.cuts, box.start, box.stop, strict=True):
+        meets = axis.touching(start, stop)
+        steps = np.array([axis.index(max(cut, start)) - meets.start for cut in cuts[:-1]], np.int64)
+        touched = np.add.outer(touched * len(meets), steps)
+    touched = touched.ravel()
+    order = np.argsort(touched, kind="stable")
+    return order.tolist(), touched[order].tolist()

@@ -1,0 +1,90 @@
+"""Coarsening: neighbouring steps of a plan become one, where that costs nothing.
+
+The search counts seeks and bytes, and those do not mind whether ten thousand small tasks are done one by one or as
+a hundred larger ones. The engine does: within one step it moves many chunks without asking the interpreter, and
+has more of them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and
+memory stays modest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from reblock.cost.memory import buffer_bytes
+from reblock.cost.seeks import traffic
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Layout, Pass, Plan, Problem
+from reblock.strategies.family import fit, sweep
+
+#: Steps that read this much are large enough.
+STEP_BYTES = 16 << 20
+#: The part of the budget that coarser steps may take for their buffers.
+SHARE = 4
+
+
+def coarsen(plan: Plan, problem: Problem) -> Plan:
+    """The same plan in larger steps; the plan itself where it cannot be made coarser for free."""
+    if plan.interleaved or problem.held:
+        return plan
+    sides = plan.sides(problem.source, problem.target)
+    passes = tuple(_coarsen(made, source, target, problem) for made, source, target in sides)
+    if passes == plan.passes:
+        return plan
+    try:
+        return fit(replace(plan, passes=passes), problem)
+    except Refused:
+        return plan
+
+
+def _coarsen(made: Pass, source: Layout, target: Layout, problem: Problem) -> Pass:
+    limit = min(STEP_BYTES, problem.memory_bytes // SHARE)
+    for axis in reversed(source.order):
+        while 2 * prod(made.reads.largest) * source.itemsize <= limit:
+            coarser = _doubled(made, axis, source, target, problem)
+            if coarser is None:
+                break
+            made = coarser
+    return made
+
+
+def _doubled(made: Pass, axis: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
+    """The pass with steps of double length along an axis; None where there are none, or where they cost more."""
+    read, tasks = made.read.axes[axis], made.tasks.axes[axis]
+    if read.step is None or tasks.step is None or read.count < 2:
+        return None
+    if tasks.count > 1 and tasks.step != read.step:
+        return None
+    try:
+        coarser = sweep(
+            source,
+            target,
+            problem.device,
+            read=_with(made.read, axis, 2 * read.step),
+            write=made.write,
+            tasks=made.tasks if tasks.count == 1 else _with(made.tasks, axis, 2 * read.step),
+            order=made.order,
+        )
+    except Refused:
+        return None
+    if buffer_bytes(coarser, target) > max(buffer_bytes(made, target), problem.memory_bytes // SHARE):
+        return None
+    for layout, writing in ((source, False), (target, True)):
+        before, after = (_traffic(one, layout, writing=writing) for one in (made, coarser))
+        if any(a > b for a, b in zip(after, before, strict=True)):
+            return None
+    return coarser
+
+
+def _traffic(made: Pass, layout: Layout, *, writing: bool) -> tuple[int, ...]:
+    boxes, access = (made.writes, made.write_access) if writing else (made.reads, made.read_access)
+    counts = traffic(boxes, layout, access, writing=writing)
+    return counts.opens, counts.runs, counts.seeks, counts.bytes
+
+
+def _with(grid: Grid, axis: int, step: int) -> Grid:
+    """The grid with an axis cut into other lengths."""
+    axes = list(grid.axes)
+    axes[axis] = Axis.regular(axes[axis].length, step)
+    return Grid(tuple(axes))

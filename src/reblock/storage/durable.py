@@ -1,0 +1,101 @@
+"""Durable: what makes written bytes and names survive a power loss, and renames that do more than rename.
+
+A file that failed to sync once may sync without a word the second time, its bytes gone all the same: an error here is
+final, and nobody tries again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from reblock.storage.files import disk_errors, sync
+
+#: Files of a group from which on the whole file system is synced at once.
+MANY_FILES = 64
+_AT_FDCWD = -100
+_NOREPLACE, _EXCHANGE = 1, 2
+#: Answers of a kernel or a file system that does not know a call.
+_UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTTY, errno.EOPNOTSUPP)
+
+
+def make_durable(files: Collection[str], root: str) -> None:
+    """Make files below a folder durable, and the names of all that leads to them, the folder's own included."""
+    if len(files) > MANY_FILES and sync_file_system(root):
+        return
+    folders: set[str] = set()
+    for path in files:
+        sync(path)
+        folder = os.path.dirname(path)
+        while folder not in folders and len(folder) >= len(root):
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+    # Deepest first: where a name is durable, what it leads to is.
+    for folder in sorted(folders, key=len, reverse=True):
+        sync(folder)
+
+
+def sync_file_system(path: str) -> bool:
+    """Make everything on the file system of a path durable; False where that cannot be known to have worked."""
+    call = _function("syncfs")
+    # Before 5.8 the kernel did not tell of writes that had failed.
+    if call is None or _kernel() < (5, 8):
+        return False
+    with disk_errors("sync the file system of", path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if call(descriptor) == 0:
+                return True
+            number = ctypes.get_errno()
+            if number in _UNKNOWN:
+                return False
+            raise OSError(number, os.strerror(number))
+        finally:
+            os.close(descriptor)
+
+
+def rename_new(old: str, new: str) -> None:
+    """Rename to a name that is not taken; FileExistsError where it is."""
+    if _rename(old, new, _NOREPLACE):
+        return
+    if os.path.lexists(new):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    os.rename(old, new)
+
+
+def exchange(one: str, two: str) -> bool:
+    """Swap two names in one step; False where the system cannot."""
+    return _rename(one, two, _EXCHANGE)
+
+
+def _rename(old: str, new: str, flags: int) -> bool:
+    call = _function("renameat2")
+    if call is None:
+        return False
+    at = ctypes.c_int(_AT_FDCWD)
+    if call(at, os.fsencode(old), at, os.fsencode(new), ctypes.c_uint(flags)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNKNOWN:
+        return False
+    raise OSError(number, os.strerror(number), old, None, new)
+
+
+@cache
+def _function(name: str) -> Any:
+    try:
+        return getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (OSError, AttributeError):
+        return None
+
+
+@cache
+def _kernel() -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", platform.release()) if platform.system() == "Linux" else None
+    return (int(found[1]), int(found[2])) if found else (0,)

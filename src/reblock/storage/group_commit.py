@@ -1,0 +1,220 @@
+"""Group commits: finished write boxes become durable together, and only then does the journal name them.
+
+::
+
+    engine's writers          this thread, after a second or a quarter of the budget's bytes
+    ────────────────          ──────────────────────────────────────────────────────────────
+    record(boxes)    →        sync the boxes' files and folders, or the store's own checkpoint
+    (waits while half         → is the source still the same?
+    a budget waits)           → append one line to the journal, and sync that
+
+What a crash can cost is bounded by what waits here and what is in flight. A failed sync is final: what it should have
+saved may be lost although a second sync would say otherwise, so every later call fails with the same error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Condition, Lock, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from reblock.model import Finished, Pass, Store, Sums, Way
+from reblock.storage.durable import make_durable
+from reblock.storage.journal import Group, Integers, Journal
+from reblock.storage.numbers import Numbers
+
+#: Longest that a finished box waits.
+AGE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where the boxes of one pass go."""
+
+    store: Store
+    """The array."""
+    root: str
+    """Folder that holds it; the names below are made durable too."""
+    alone: bool
+    """Whether every box is a file of its own, which tells by its times whether it was touched."""
+
+
+class GroupCommit:
+    """The ledger of a run that keeps a journal; a context that ends with the last commit."""
+
+    def __init__(
+        self, journal: Journal, *, memory_bytes: int, digest: bool = True, unchanged: Callable[[], None] = lambda: None
+    ) -> None:
+        """`unchanged` is called before each line and raises where the source is not what it was."""
+        self.digest = digest
+        self._journal = journal
+        self._enough, self._most = max(memory_bytes // 4, 1), max(memory_bytes // 2, 1)
+        self._unchanged = unchanged
+        self._sides: dict[int, Side] = {}
+        self._finished: dict[int, Numbers] = {}
+        self._totals: dict[int, Sums] = {}
+        self._state = Condition()
+        self._writing = Lock()
+        self._waiting: dict[int, list[Finished]] = {}
+        # Of the boxes that are not durable yet, those in a commit included.
+        self._boxes = self._bytes = 0
+        self._since = 0.0
+        self._urgent = self._closed = False
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._work, name="reblock-journal", daemon=True)
+        self.commits = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._state:
+            self._closed = True
+            self._state.notify_all()
+        self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------- what there is
+    def watch(self, sweep: int, side: Side) -> None:
+        """Say where the boxes of a pass go, before any is recorded."""
+        self._sides[sweep] = side
+
+    def trust(self, sweep: int, boxes: Numbers, sums: Sums) -> None:
+        """Boxes of a pass that an earlier attempt has finished, and the sums of all their elements."""
+        self._finished[sweep], self._totals[sweep] = boxes, sums
+
+    def finished(self, sweep: int) -> Numbers:
+        """Numbers of the write boxes of a pass that an earlier attempt has finished."""
+        return self._finished.get(sweep, Numbers())
+
+    def total(self, sweep: int) -> Sums:
+        """Sums of all elements of a pass that were ever recorded."""
+        with self._state:
+            return self._totals.get(sweep, Sums())
+
+    # ---------------------------------------------------------------- what is new
+    def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        """Boxes of a pass were written; waits while too much is not durable yet. A pass not watched is not kept."""
+        if sweep not in self._sides:
+            return
+        with self._state:
+            self._raise()
+            if not self._boxes:
+                self._since = monotonic()
+            self._waiting.setdefault(sweep, []).extend(boxes)
+            self._boxes += len(boxes)
+            self._bytes += sum(box.bytes for box in boxes)
+            self._totals[sweep] = sum((box.sums for box in boxes), self._totals.get(sweep, Sums()))
+            # The thread sleeps until a first box comes, and then until it is old enough.
+            if self._boxes == len(boxes) or self._bytes >= self._enough:
+                self._state.notify_all()
+            while self._bytes > self._most:
+                self._state.wait()
+                self._raise()
+
+    def flush(self) -> None:
+        """Make everything durable that was recorded so far."""
+        with self._state:
+            self._urgent = bool(self._waiting)
+            self._state.notify_all()
+            while self._error is None and self._boxes:
+                self._state.wait()
+            self._raise()
+
+    def note(self, **line: object) -> None:
+        """Add a line of another kind, after everything that was recorded before."""
+        self.flush()
+        with self._writing:
+            self._journal.append(line)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------- the thread
+    def _work(self) -> None:
+        while True:
+            with self._state:
+                while not self._due():
+                    if self._closed and not self._waiting:
+                        return
+                    left = self._since + AGE_SECONDS - monotonic() if self._waiting else None
+                    self._state.wait(left)
+                group, self._waiting = self._waiting, {}
+                # What waits from now on is a second old a second from now.
+                self._since, self._urgent = monotonic(), False
+            try:
+                for sweep, boxes in group.items():
+                    self._commit(sweep, boxes)
+            except BaseException as error:  # noqa: BLE001 - handed to whoever records or flushes next
+                with self._state:
+                    self._error = error
+                    self._state.notify_all()
+                return
+            with self._state:
+                self._boxes -= sum(map(len, group.values()))
+                self._bytes -= sum(box.bytes for boxes in group.values() for box in boxes)
+                self._state.notify_all()
+
+    def _due(self) -> bool:
+        if not self._waiting:
+            return False
+        late = monotonic() >= self._since + AGE_SECONDS
+        return late or self._urgent or self._closed or self._bytes >= self._enough
+
+    def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        side = self._sides[sweep]
+        make_durable({box.path for box in boxes if box.path}, side.root)
+        if not all(box.path for box in boxes):
+            side.store.checkpoint()
+        self._unchanged()
+        boxes = sorted(boxes)
+        group = Group(
+            sweep,
+            np.array([box.number for box in boxes], np.uint64),
+            sum(box.bytes for box in boxes),
+            np.array([box.sums for box in boxes], np.uint64) if self.digest else None,
+            stamps([box.path for box in boxes]) if side.alone else None,
+        )
+        with self._writing:
+            self._journal.append(group.to_json())
+        self.commits += 1
+
+
+def side_of(store: Store, sweep: Pass, root: str) -> Side:
+    """Where the boxes of a pass go."""
+    objects = store.layout.objects
+    alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
+    if alone:
+        first, last = (0,) * objects.ndim, tuple(n - 1 for n in objects.counts)
+        place = store.place(first)
+        alone = place.offset == len(store.preamble(first)) and (
+            objects.count > 1 and place.path != store.place(last).path
+        )
+    return Side(store, root, alone)
+
+
+def stamps(paths: Sequence[str]) -> Integers:
+    """What each file looks like from outside; 0 = it is not there."""
+    return np.array([_stamp(path) for path in paths], np.uint64)
+
+
+def _stamp(path: str) -> int:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return 0
+    seen = struct.pack("<QQQQ", found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return int.from_bytes(hashlib.blake2b(seen, digest_size=8).digest(), "little")

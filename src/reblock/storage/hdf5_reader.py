@@ -1,0 +1,219 @@
+"""HDF5 files of others, read by a process of its own: on damaged metadata HDF5 crashes and loops, and we do not.
+
+::
+
+    this process                    server (started once)         a fork for each open file
+    Reader(path) ─ a socket ──────▶ fork ───────────────────────▶ h5py.File(path)
+      .describe() ◀── JSON ─────────────────────────────────────── shape, type, attributes, ...
+      .sweep()    ◀── JSON and raw bytes ───────────────────────── where the chunks lie
+      .read()     ◀── JSON and raw bytes ───────────────────────── elements that only HDF5 can decode
+
+Bytes that we can decode are read from the file directly, by the engine. Starting the server takes a tenth of a
+second, a fork some milliseconds. See `hdf5_server` for the limits of a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, ReblockError, StorageError
+from reblock.geometry import Box
+from reblock.model.store import Index
+from reblock.storage import hdf5_wire as wire
+from reblock.storage.files import disk_errors
+from reblock.storage.hdf5_index import MANY_CHUNKS, Place, rows_of
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5_server import main; main()"
+)
+#: HDF5 reads these variables; all but that of locks could lead it to other files or to plugins.
+_VARIABLES = ("HDF5_USE_FILE_LOCKING",)
+
+
+class Reader:
+    """One file, open in a process of its own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with disk_errors("open", path):
+            self._size = os.stat(path).st_size
+        self._channel = _switchboard.connect()
+        self._stream = self._channel.makefile("rwb")
+        if wire.receive(self._stream) is None:
+            self.close()
+            raise StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
+
+    def describe(self, inner: str) -> dict[str, Any]:
+        """What a dataset says of itself, or where a link leads."""
+        with self._exchange("its metadata"):
+            facts: dict[str, Any] = self._ask("describe", inner=inner, path=os.path.abspath(self._path))
+            return facts
+
+    def reopen(self, inner: str) -> None:
+        """Open a dataset that was described before."""
+        with self._exchange("its metadata"):
+            self._ask("reopen", inner=inner, path=os.path.abspath(self._path))
+
+    def sweep(self, ndim: int, where: str) -> npt.NDArray[np.uint64] | None:
+        """Places of all chunks as rows of first element per axis, offset, size and mask; None = ask one by one."""
+        rows = bytearray()
+        with self._exchange("its chunk index"):
+            answer = self._ask("sweep", shown=where)
+            while answer == "rows":
+                rows += self._raw
+                if len(rows) > MANY_CHUNKS * 8 * (ndim + 3):
+                    raise CorruptError(f"{where}: the chunk index has no end")
+                answer = self._answer()
+            return None if answer == "ask" else rows_of(rows, ndim)
+
+    def find(self, index: Index, shift: int, where: str) -> Place | None:
+        """Where one chunk lies."""
+        with self._exchange("its chunk index"):
+            found = self._ask("ask", index=index, shift=shift, shown=where)
+            return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
+
+    def read(self, box: Box, out: npt.NDArray[Any], where: str, *, chunk_bytes: int) -> None:
+        """Read a box through HDF5 into a contiguous array."""
+        most = out.nbytes + chunk_bytes
+        with self._exchange("its elements"):
+            pairs = list(zip(box.start, box.stop, strict=True))
+            self._ask("read", box=pairs, dtype=out.dtype.str, shown=where, cost=most, room=4 * most)
+            out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
+
+    def close(self) -> None:
+        """Let the process go."""
+        with suppress(OSError):
+            self._stream.close()
+        self._channel.close()
+
+    def __del__(self) -> None:
+        # Stores are dropped without a word; a constructor may have failed half way.
+        if hasattr(self, "_stream"):
+            self.close()
+
+    def _ask(self, do: str, **more: Any) -> Any:
+        wire.send(self._stream, {"do": do, "shown": self._path, "cost": self._size, "room": 0, **more})
+        return self._answer()
+
+    def _answer(self) -> Any:
+        message = wire.receive(self._stream)
+        if message is None:
+            raise EOFError
+        if "error" in message:
+            raise wire.unpack_error(message["error"])
+        self._raw = self._stream.read(message["bytes"])
+        if len(self._raw) != message["bytes"]:
+            raise EOFError
+        return message["answer"]
+
+    @contextmanager
+    def _exchange(self, what: str) -> Iterator[None]:
+        """Whatever the process does instead of answering is the file's fault; after that it is not asked again."""
+        try:
+            yield
+        except ReblockError:
+            raise
+        except (OSError, EOFError):
+            self.close()
+            raise CorruptError(
+                f"{self._path}: HDF5 crashes on {what}, or does not come to an end: the file is damaged"
+            ) from None
+        except (ValueError, TypeError, LookupError) as error:
+            self.close()
+            raise CorruptError(f"{self._path}: HDF5 makes no sense of {what}: {error!r:.80}") from None
+        except BaseException:
+            # Half an answer may be left.
+            self.close()
+            raise
+
+
+# ---------------------------------------------------------------- the server
+class _Server:
+    """The process that forks; one for all threads of this process."""
+
+    def __init__(self) -> None:
+        self.control, theirs = socket.socketpair()
+        words = [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)]
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("HDF5_") or k in _VARIABLES}
+        try:
+            with theirs, disk_errors("start", sys.executable):
+                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+                    words,
+                    # Threads of numerical libraries are of no use there, and take time to start.
+                    env={**variables, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    # Ctrl-C is for us: what is being read is still needed to stop in good order.
+                    process_group=0,
+                )
+        except BaseException:
+            self.control.close()
+            raise
+
+    def connect(self) -> socket.socket:
+        """A socket to a new fork."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self.control, [b"+"], [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def stop(self) -> None:
+        """Hang up, and see the process end."""
+        with suppress(OSError):
+            # Closing is not enough where a fork of this process has the socket too.
+            self.control.shutdown(socket.SHUT_RDWR)
+        self.control.close()
+        self._process.wait()
+
+
+class _Switchboard:
+    """The server of this process, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+
+    def connect(self) -> socket.socket:
+        """A socket to a process for one file; a server that is gone is replaced."""
+        with self._lock:
+            if self._server is not None:
+                try:
+                    return self._server.connect()
+                except OSError:
+                    self._server.stop()
+            self._server = _Server()
+            return self._server.connect()
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def leave(self) -> None:
+        """In a fork of this process: the server is the parent's, and another thread may have held the lock."""
+        self._parents = self._server
+        self._server, self._lock = None, threading.Lock()
+
+
+_switchboard = _Switchboard()
+atexit.register(_switchboard.stop)
+os.register_at_fork(after_in_child=_switchboard.leave)

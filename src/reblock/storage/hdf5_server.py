@@ -1,0 +1,140 @@
+"""The process that reads HDF5 files: started once, it forks for each file, and each fork is bounded in time and memory.
+
+What HDF5 does to a fork that reads a hostile file (crash, endless loop, gigabytes) it does to that fork alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import CorruptError, FormatError, ReblockError
+from reblock.storage import hdf5_wire as wire
+from reblock.storage.hdf5_file import Elsewhere, failures, find_dataset, library, open_file, parts_of, resolve
+from reblock.storage.hdf5_index import ask_index, sweep_index
+from reblock.storage.hdf5_metadata import facts_of
+
+#: Processor time that metadata may take: so much, and more for long files.
+BASE_SECONDS = 0.3
+_BYTES_PER_SECOND = 8 << 20
+_MOST_SECONDS = 60.0
+#: Memory that metadata may take, above what the process has at its start.
+_MORE_BYTES = 96 << 20
+
+
+def main() -> None:
+    """Fork a session for each socket that comes in through the socket whose descriptor is the first argument."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    library()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()
+    with suppress(ConnectionError):
+        while True:
+            greeting, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not greeting:
+                return
+            if os.fork() == 0:
+                control.close()
+                try:
+                    serve(socket.socket(fileno=descriptors[0]))
+                finally:
+                    os._exit(0)
+            os.close(descriptors[0])
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer the requests for one file until the other side hangs up."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with channel, channel.makefile("rwb") as stream:
+        wire.send(stream, {"ready": True})
+        session = _Session(stream)
+        while (request := wire.receive(stream)) is not None:
+            try:
+                session.answer(request)
+            except ReblockError as error:
+                wire.send(stream, {"error": wire.pack_error(error)})
+            except MemoryError:
+                greedy = CorruptError(f"{session.path}: HDF5 wants more memory than the file is worth: it is damaged")
+                wire.send(stream, {"error": wire.pack_error(greedy)})
+
+
+class _Session:
+    """One open file."""
+
+    def __init__(self, stream: wire.Stream) -> None:
+        self.path = ""
+        self._stream = stream
+        self._dataset: Any = None
+
+    def answer(self, request: dict[str, Any]) -> None:
+        """Do what is asked, within its limits."""
+        todo: dict[str, Callable[[dict[str, Any]], None]] = {
+            "describe": self._describe,
+            "reopen": self._reopen,
+            "sweep": self._sweep,
+            "ask": self._ask,
+            "read": self._read,
+        }
+        seconds = min(BASE_SECONDS + request["cost"] / _BYTES_PER_SECOND, _MOST_SECONDS)
+        _limit_memory(_MORE_BYTES + request["room"])
+        # Processor time, since a busy machine is no reason to refuse a file. The signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        todo[request["do"]](request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _describe(self, request: dict[str, Any]) -> None:
+        path, shown = request["path"], request["shown"]
+        with failures("open", shown):
+            try:
+                name, dataset = find_dataset(open_file(path, "r"), shown, request["inner"])
+            except Elsewhere as link:
+                wire.send(self._stream, {"answer": {"link": [link.file, link.path, link.at]}})
+                return
+            facts = facts_of(dataset, f"{shown}::{name}")
+        self.path, self._dataset = path, dataset
+        wire.send(self._stream, {"answer": {"name": name, **facts}})
+
+    def _reopen(self, request: dict[str, Any]) -> None:
+        path, shown = request["path"], request["shown"]
+        with failures("open", shown):
+            try:
+                self._dataset = resolve(open_file(path, "r"), shown, parts_of(request["inner"]))
+            except Elsewhere as link:
+                raise FormatError(f"{shown} has changed: {link.at} is now a link to another file") from None
+        self.path = path
+        wire.send(self._stream, {"answer": True})
+
+    def _sweep(self, request: dict[str, Any]) -> None:
+        with failures("read the chunk index of", request["shown"], CorruptError):
+            swept = sweep_index(self._dataset, lambda rows: wire.send(self._stream, {"answer": "rows"}, rows))
+        wire.send(self._stream, {"answer": "done" if swept else "ask"})
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        with failures("read the chunk index of", request["shown"], CorruptError):
+            found = ask_index(self._dataset, tuple(request["index"]), request["shift"])
+        wire.send(self._stream, {"answer": found})
+
+    def _read(self, request: dict[str, Any]) -> None:
+        with failures("read", request["shown"], CorruptError):
+            box = tuple(slice(start, stop) for start, stop in request["box"])
+            out = np.empty([s.stop - s.start for s in box], np.dtype(request["dtype"]))
+            self._dataset.read_direct(out, source_sel=box)
+        wire.send(self._stream, {"answer": True}, out.reshape(-1).view(np.uint8).data)
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process have so many bytes of data more than it has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        now = int(file.read().split()[5]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

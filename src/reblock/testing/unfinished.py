@@ -1,0 +1,109 @@
+"""What formats owe to runs that do not come to their end; a part of `reblock.testing.contract`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from reblock.errors import StorageError, UsageError
+from reblock.model.codec import Codec
+from reblock.model.schema import Schema
+from reblock.model.store import Format
+from reblock.testing.arrays import Array, in_byte_order, noise, same_bits
+from reblock.testing.reference_io import read_array, write_array
+
+
+class FormatTools:
+    """How the tests of the contract make arrays."""
+
+    format: ClassVar[Format | None] = None
+    """The format under test."""
+    inner: ClassVar[str] = ""
+    """Inner path of the arrays, for formats that have such."""
+
+    def make_format(self) -> Format:
+        """The format under test."""
+        assert self.format is not None, "set `format` in the subclass, or override `make_format`"
+        return self.format
+
+    def path(self, root: Path, name: str = "array") -> str:
+        """Where to put an array, named as this format's arrays usually are."""
+        return str(root / (name + next(iter(self.make_format().suffixes), "")))
+
+    def adapt(self, schema: Schema, asked: Collection[str] = ()) -> Schema:
+        """The nearest schema that the format can hold; skips where it says that there is none."""
+        try:
+            return self.make_format().adapt(schema, asked)
+        except UsageError as error:
+            pytest.skip(f"{self.make_format().name} cannot hold this: {error}")
+
+    def write(self, root: Path, schema: Schema, data: Array, **options: Any) -> tuple[str, Schema, Array]:
+        """Make an array of an adapted schema: its path, the schema, and the elements as they should come back."""
+        kind, path = self.make_format(), self.path(root)
+        expected = in_byte_order(data, schema.dtype)
+        store = kind.create(path, self.inner, schema)
+        assert store.layout == kind.layout(schema)
+        write_array(store, expected, **options)
+        store.checkpoint()
+        store.commit()
+        return path, schema, expected
+
+
+class UnfinishedContract(FormatTools):
+    """Arrays whose writer was killed are gone on with."""
+
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    @pytest.mark.parametrize("handed", [0, 1, 5], ids=lambda n: f"{n} objects done")
+    def test_what_was_handed_over_is_there(self, tmp_path: Path, codec: str, handed: int) -> None:
+        """A copy that is made in the middle of writing is what a kill would leave."""
+        wanted = Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec))
+        schema, data = self.adapt(wanted, {"codec"}), noise((9, 7), "<i4")
+        kind, folder = self.make_format(), tmp_path / "first"
+        folder.mkdir()
+        expected = in_byte_order(data, schema.dtype)
+        store = kind.create(self.path(folder), self.inner, schema)
+        objects = list(store.layout.objects.indices())
+        write_array(store, expected, skip=objects[handed:])
+        store.checkpoint()
+        # What comes after the checkpoint may be lost, and must do no harm.
+        write_array(store, expected, skip=[*objects[:handed], *objects[handed + 2 :]])
+        shutil.copytree(folder, tmp_path / "second")
+        store.abort()
+        for place in ("first", "second"):
+            path = self.path(tmp_path / place)
+            again = kind.reopen(path, self.inner, schema)
+            assert again.layout == store.layout
+            write_array(again, expected, skip=objects[:handed])
+            again.checkpoint()
+            again.commit()
+            assert same_bits(read_array(kind.open(path, self.inner)), expected)
+            assert os.listdir(tmp_path / place) == [os.path.basename(path)], "files outside the array's own path"
+
+    def test_what_was_finished_can_be_read_back(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
+        kind, expected = self.make_format(), in_byte_order(noise((9, 7), "<i4"), schema.dtype)
+        store = kind.create(self.path(tmp_path), self.inner, schema)
+        write_array(store, expected)
+        store.checkpoint()
+        store.abort()
+        again = kind.reopen(self.path(tmp_path), self.inner, schema)
+        assert same_bits(read_array(again), expected)
+        again.abort()
+
+    def test_nothing_cannot_be_gone_on_with(self, tmp_path: Path) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
+        with pytest.raises(StorageError):
+            self.make_format().reopen(self.path(tmp_path), self.inner, schema)
+        assert os.listdir(tmp_path) == []
+
+    def test_files_that_describe_an_array(self, tmp_path: Path) -> None:
+        path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
+        named = [file for file in self.make_format().open(path, self.inner).described_by if os.path.exists(file)]
+        assert named
+        assert all(file == path or file.startswith(path + os.sep) for file in named)
