@@ -81,8 +81,8 @@ for _version, _chunks in ((2, ("chunks",)), (3, ("chunk_grid", "configuration", 
         add_text(_version, f"chunks-{_name}", _value, *_chunks, quick=_name in ("zero", "huge"))
     for _name, _value in {"text": '"a"', "list": "[1, 2, 3]", "deep": nest(60), "digits": "9" * 300, "object": "{}"}.items():
         add_text(_version, f"fill-{_name}", _value, "fill_value")
-    add(_version, "terabyte-of-nothing", "", "DiskError|InfeasibleError|UsageError", shape=[1 << 20, 1 << 20], quick=True)
-    add(_version, "chunks-without-end", "", "DiskError|InfeasibleError|UsageError", shape=[1 << 59, 8])
+    add(_version, "terabyte-of-nothing", "", "SpaceError|InfeasibleError", shape=[1 << 20, 1 << 20], quick=True)
+    add(_version, "chunks-without-end", "", "SpaceError|InfeasibleError", shape=[1 << 57, 8])
 
 add(2, "object", dtype="|O", quick=True)
 add(2, "structured", dtype=[["a", "<i4"]])

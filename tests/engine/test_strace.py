@@ -16,7 +16,7 @@ import pytest
 import reblock
 
 STRACE = shutil.which("strace")
-CALL = re.compile(r"^(openat|preadv2?|pwritev2?|close)\((.*)\) = (-?\d+)(<(.*)>)?")
+CALL = re.compile(r"^(openat|pread64|preadv2?|pwrite64|pwritev2?|close)\((.*)\) = (-?\d+)(<(.*)>)?")
 
 
 def traceable() -> bool:
@@ -45,7 +45,7 @@ def count(lines: list[str], folder: Path, header: int) -> dict[str, Counter]:
     ends: dict[str, int] = {}
     for line in lines:
         match = CALL.match(line)
-        if not match or str(folder) not in line or int(match[3]) < 0:
+        if not match or str(folder) not in line or "/journal" in line or int(match[3]) < 0:
             continue
         call, text = match[1], match[2]
         if call == "openat":
@@ -57,7 +57,8 @@ def count(lines: list[str], folder: Path, header: int) -> dict[str, Counter]:
         else:
             side = "read" if call.startswith("pread") else "write"
             number = text.partition("<")[0]
-            start, length = int(re.search(r", (\d+)(?:, 0)?$", text)[1]), int(match[3])
+            flags = "(?:, 0)?" if call.endswith("2") else ""
+            start, length = int(re.search(rf", (\d+){flags}$", text)[1]), int(match[3])
             begin, stop = max(start, header), start + length
             found[side]["runs"] += ends.get(number) != start
             found[side]["bytes"] += stop - begin

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from faults.rig import Rig
 
 #: Files in memory, where a kill finds the same as on a disk and nobody waits for one.

@@ -21,8 +21,6 @@ KINDS = {"open": 1, "read": 2, "write": 4, "sync": 8, "rename": 16, "mkdir": 32,
 
 def main() -> None:
     # What a command loads while it runs is loaded here, once.
-    import reblock.api
-    import reblock.render.text
     from reblock.storage import registry
 
     for name in ("npy", "blocks", "zarr", "hdf5"):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from faults.jobs import JOBS, MEMORY, Task, expected, is_right
 from faults.rig import ALL, Outcome, Rig
-
 from reblock.storage.journal import Journal
 
 

@@ -29,8 +29,8 @@ def held(call: Callable[[], object]) -> float:
 
     thread = threading.Thread(target=work)
     thread.start()
-    spinning.set()
     longest, last = 0.0, perf_counter()
+    spinning.set()
     while thread.is_alive():
         now = perf_counter()
         longest, last = max(longest, now - last), now

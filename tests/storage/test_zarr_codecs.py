@@ -17,6 +17,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
+from numcodecs.checksum32 import CRC32C, JenkinsLookup3
 from numcodecs.zstd import Zstd
 from zarr.codecs import (
     BloscCodec,
@@ -34,7 +35,7 @@ from reblock.storage.zarr import FORMAT, FORMAT2
 from reblock.storage.zarr_codecs import Chain
 from reblock.testing.arrays import noise, same_bits
 from reblock.testing.reference_io import read_array, read_extent
-from zarr_python import by_zarr, edit, same_values, zarr_reads
+from zarr_python import by_us, by_zarr, edit, same_values, zarr_reads
 
 FORMATS = pytest.mark.parametrize("format", [FORMAT, FORMAT2], ids=["v3", "v2"])
 
@@ -57,6 +58,8 @@ V3_PIPELINES: dict[str, tuple[dict[str, Any], str | tuple[Stage, ...] | None]] =
     "blosc": ({"compressors": BloscCodec(cname="lz4", clevel=4, shuffle="bitshuffle")}, "blosc:lz4:4:bitshuffle"),
     "blosc default": ({"compressors": BloscCodec()}, "blosc:zstd:5:shuffle"),
     "blosc zlib": ({"compressors": BloscCodec(cname="zlib", shuffle="noshuffle")}, "blosc:zlib:5:noshuffle"),
+    "blosc lz4hc": ({"compressors": BloscCodec(cname="lz4hc", clevel=1)}, "blosc:lz4hc:1:shuffle"),
+    "blosc blosclz": ({"compressors": BloscCodec(cname="blosclz", clevel=9)}, "blosc:blosclz:9:shuffle"),
     "crc32c": ({"compressors": Crc32cCodec()}, "crc32c"),
     "zstd crc32c": ({"compressors": [ZstdCodec(level=1), Crc32cCodec()]}, "zstd:1+crc32c"),
     "crc32c gzip": ({"compressors": [Crc32cCodec(), GzipCodec(level=1)]}, "crc32c+gzip:1"),
@@ -81,6 +84,9 @@ V3_PIPELINES: dict[str, tuple[dict[str, Any], str | tuple[Stage, ...] | None]] =
     "nc adler32": ({"compressors": nc("adler32")}, (stage("adler32"),)),
     "nc fletcher32": ({"compressors": nc("fletcher32")}, "fletcher32"),
     "nc jenkins": ({"compressors": nc("jenkins_lookup3")}, (stage("jenkins_lookup3"),)),
+    "nc jenkins seed": ({"compressors": nc("jenkins_lookup3", initval=5)}, (stage("jenkins_lookup3", initval=5),)),
+    "nc zstd checksum": ({"compressors": nc("zstd", checksum=True)}, None),
+    "nc lzma raw": ({"compressors": nc("lzma", format=3, check=0, filters=[{"id": 33, "preset": 1}])}, None),
     "nc delta": ({"filters": nc("delta", dtype="<i4"), "compressors": GzipCodec(level=1)}, None),
     "nc delta i8": ({"filters": nc("delta", dtype="<i4", astype="<i8")}, None),
     "nc scale": ({"filters": nc("fixedscaleoffset", offset=7, scale=2, astype="<i8")}, None),
@@ -117,6 +123,13 @@ V2_PIPELINES: dict[str, tuple[dict[str, Any], str | tuple[Stage, ...] | None]] =
     "bz2": ({"compressors": numcodecs.BZ2(2)}, "bz2:2"),
     "lz4": ({"compressors": numcodecs.LZ4(3)}, "lz4:3"),
     "lzma": ({"compressors": numcodecs.LZMA()}, "lzma"),
+    "blosc lz4hc": ({"compressors": numcodecs.Blosc("lz4hc", 9, 2)}, "blosc:lz4hc:9:bitshuffle"),
+    "blosc zlib": ({"compressors": numcodecs.Blosc("zlib", 1, 1)}, "blosc:zlib:1:shuffle"),
+    "zstd checksum": ({"compressors": numcodecs.Zstd(2, checksum=True)}, None),
+    "base64": ({"compressors": numcodecs.Base64()}, (stage("base64"),)),
+    "base64 zlib": ({"filters": [numcodecs.Base64()], "compressors": numcodecs.Zlib(1)}, None),
+    "jenkins": ({"filters": [JenkinsLookup3()]}, (stage("jenkins_lookup3"),)),
+    "crc32c": ({"compressors": CRC32C("start")}, (stage("crc32c", location="start"),)),
     "lzma raw": ({"compressors": numcodecs.LZMA(3, 0, None, RAW_LZMA)}, None),
     "shuffle zlib": ({"filters": [numcodecs.Shuffle(4)], "compressors": numcodecs.Zlib(1)}, "shuffle+zlib:1"),
     "shuffle 2": ({"filters": [numcodecs.Shuffle(2)]}, (stage("shuffle", elementsize=2),)),
@@ -160,6 +173,69 @@ def test_filters_decode_as_in_zarr_python(tmp_path: Path, filters: list[Any], dt
     assert same_bits(read_array(FORMAT.open(path, "")), zarr_reads(path))
 
 
+@pytest.mark.parametrize(
+    ("filters", "dtype"),
+    [
+        (nc("bitround", keepbits=5), "<f4"),
+        (nc("bitround", keepbits=9), "<f8"),
+        (nc("quantize", digits=2, dtype="<f8"), "<f8"),
+        (nc("quantize", digits=2), "<f4"),
+        (nc("packbits"), "|b1"),
+        (nc("delta", dtype="<f8"), "<f8"),
+        (nc("fixedscaleoffset", offset=0.5, scale=100, dtype="<f4", astype="<i2"), "<f4"),
+        (nc("fixedscaleoffset", offset=0, scale=10), "<f8"),
+        (nc("astype", encode_dtype="<f4", decode_dtype="<f8"), "<f8"),
+        ([nc("delta", dtype="<i4"), nc("delta", dtype="<i4")], "<i4"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shards", [None, (4, 11)], ids=str)
+def test_v3_filters_decode_as_in_zarr_python(tmp_path: Path, filters: Any, dtype: str, shards: Any) -> None:
+    data = (np.linspace(-3, 9, 77) % 2 * 3).reshape(7, 11).astype(dtype)
+    path = by_zarr(
+        tmp_path / "a", data, chunks=(2, 11), shards=shards, filters=filters, compressors=[ZstdCodec(), Crc32cCodec()]
+    )
+    assert same_bits(read_array(FORMAT.open(path, "")), zarr_reads(path, quiet=True))
+
+
+# ---------------------------------------------------------------- chunks that can be copied as they are
+def test_chunks_of_the_same_encoding_are_the_same_chunks(tmp_path: Path) -> None:
+    data = noise((6, 8), "<i4")
+
+    def made(name: str, format: Any, codec: str, fill: int = 0) -> Any:
+        schema = Schema(data.shape, data.dtype, (3, 4), codec=Codec.parse(codec), fill_value=np.int32(fill))
+        by_us(format, tmp_path / name, schema, np.full_like(data, 5) if fill else data)
+        return FORMAT.open(str(tmp_path / name), "")
+
+    source, target = (
+        made("a", FORMAT2, "blosc:lz4:5:shuffle+crc32c"),
+        made("b", FORMAT, "blosc:lz4:5:shuffle+crc32c", 1),
+    )
+    assert source.encoding == target.encoding != ""
+    for index in source.layout.objects.indices():
+        Path(target.place(index).path).write_bytes(Path(source.place(index).path).read_bytes())
+    assert same_bits(read_array(target), data)
+    others = [
+        "none",
+        "blosc:lz4:4:shuffle+crc32c",
+        "blosc:lz4:5:shuffle",
+        "gzip:1",
+        "gzip:2",
+        "zlib:1",
+        "shuffle+zlib:1",
+    ]
+    names = [made(f"c{n}", FORMAT2, text).encoding for n, text in enumerate(others)]
+    assert len({source.encoding, *names}) == 1 + len(names)
+    assert names[0] == ""
+
+
+def test_chunks_inside_shards_are_encoded_alike(tmp_path: Path) -> None:
+    options = {"chunks": (2, 2), "compressors": ZstdCodec(level=1)}
+    one = FORMAT.open(by_zarr(tmp_path / "a", noise((4, 4), "<i4"), **options), "")
+    two = FORMAT.open(by_zarr(tmp_path / "b", noise((4, 4), "<i4"), shards=(4, 4), **options), "")
+    assert one.encoding == two.encoding != ""
+
+
 def test_old_defaults_of_numcodecs(tmp_path: Path) -> None:
     path = Path(by_zarr(tmp_path / "a", noise((6, 6), "<i4"), zarr_format=2, compressors=numcodecs.Zlib(1)))
     expected = zarr_reads(path)
@@ -176,6 +252,7 @@ def test_old_defaults_of_numcodecs(tmp_path: Path) -> None:
 CODECS = (
     *("blosc:lz4:5:shuffle", "blosc:zstd:5:bitshuffle", "blosc:zlib:1:noshuffle", "zstd:3", "gzip:1", "zlib:1", "lz4"),
     *("bz2:1", "lzma", "shuffle+zlib:1", "crc32c", "fletcher32", "gzip:1+crc32c", "blosc+gzip:1", "lz4+zstd", "none"),
+    *('{"id": "base64"}', '{"id": "crc32"}', '{"id": "adler32"}', '{"id": "jenkins_lookup3"}', "gzip:1+zlib:1"),
 )
 
 

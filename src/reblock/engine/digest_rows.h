@@ -18,9 +18,20 @@ typedef struct {
     LONGS all_a, upper_a, all_b, upper_b;
 } TOTALS;
 
-/* Words from number `first` on, those behind `last` being the last again. */
-INLINE void DIGEST_NAME(digest_load)(WORDS *words, const char *from, int64_t stride, int64_t first, int64_t last,
-                                     const int width) {
+/* Words from number `first` on. */
+INLINE void DIGEST_NAME(digest_load)(WORDS *words, const char *from, int64_t stride, int64_t first, const int width,
+                                     const int packed) {
+#define AT(i) digest_word(from + (first + (i)) * stride, width)
+    if (packed && width == 4)
+        memcpy(words, from + first * width, sizeof *words);
+    else
+        *words = (WORDS){DIGEST_EACH(AT)};
+#undef AT
+}
+
+/* The same of a row that is shorter; words behind its last are the last again. */
+INLINE void DIGEST_NAME(digest_load_short)(WORDS *words, const char *from, int64_t stride, int64_t first,
+                                           int64_t last, const int width) {
 #define AT(i) digest_word(from + (first + (i) < last ? first + (i) : last) * stride, width)
     *words = (WORDS){DIGEST_EACH(AT)};
 #undef AT
@@ -61,19 +72,19 @@ INLINE void DIGEST_NAME(digest_sweep)(const DigestRows *rows, const char *from, 
         }
         for (int64_t i = 0; i < full; i++, at += step)
             for (int part = 0; part < PARTS; part++) {
-                if (packed && width == 4)
-                    memcpy(&words, at + part * DIGEST_VECTOR * width, sizeof words);
-                else
-                    DIGEST_NAME(digest_load)(&words, at, stride, part * DIGEST_VECTOR, DIGEST_LANES, width);
+                DIGEST_NAME(digest_load)(&words, at, stride, part * DIGEST_VECTOR, width, packed);
                 if (swap) DIGEST_NAME(digest_swap)(&words, width);
                 DIGEST_NAME(digest_add)(&totals, &words, &k1[part], &k2[part], NULL);
                 k1[part] += rows->advance.first;
                 k2[part] += rows->advance.second;
             }
-        /* What is left is counted with words before it that were counted already, and are left out. */
-        at = full ? from + (count - DIGEST_LANES) * stride : from;
         for (int part = 0; rest && part < PARTS; part++) {
-            DIGEST_NAME(digest_load)(&words, at, stride, part * DIGEST_VECTOR, full ? DIGEST_LANES : count - 1, width);
+            /* What is left is loaded with words before it; those were counted already, and are left out. */
+            if (full)
+                DIGEST_NAME(digest_load)(&words, at - (DIGEST_LANES - rest) * stride, stride, part * DIGEST_VECTOR,
+                                         width, packed);
+            else
+                DIGEST_NAME(digest_load_short)(&words, at, stride, part * DIGEST_VECTOR, count - 1, width);
             if (swap) DIGEST_NAME(digest_swap)(&words, width);
             k1[part] = lanes1[part] + (key.first + rows->last.first);
             k2[part] = lanes2[part] + (key.second + rows->last.second);

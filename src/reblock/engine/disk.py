@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from reblock.errors import DiskError
+from reblock.engine.native import NEVER
+from reblock.errors import ChangedError, DiskError
 from reblock.model import Bytes, Flat
+from reblock.model.roots import Roots
 
 #: What direct transfers are aligned to: addresses, offsets and lengths.
 PAGE_BYTES = 4096
@@ -34,6 +36,12 @@ class Handle:
     def size(self) -> int:
         """Size of the file."""
         return os.fstat(self._descriptor).st_size
+
+    def check_unchanged(self, not_after_ns: int) -> None:
+        """The file must not have been changed after a moment."""
+        if not_after_ns != NEVER and os.fstat(self._descriptor).st_mtime_ns > not_after_ns:
+            self.close()
+            raise changed(self.path)
 
     def read(self, view: memoryview, offset: int) -> int:
         """Fill a view from a byte offset; returns how many bytes there were."""
@@ -99,6 +107,10 @@ class Handle:
         except OSError as error:
             raise DiskError.wrap(error, doing="resizing", path=self.path) from error
 
+    def fileno(self) -> int:
+        """The descriptor, which stays this handle's own."""
+        return self._descriptor
+
     def detach(self) -> int:
         """Give the descriptor to another owner."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -130,14 +142,34 @@ class Handle:
 class Disk:
     """Opens files; tests replace it by one that records."""
 
+    def __init__(self, roots: Roots | None = None, not_after_ns: int = NEVER) -> None:
+        """Files to read lie inside the roots, if there are any, and were not changed after a moment."""
+        self._roots = roots
+        self._not_after_ns = not_after_ns
+
     def reader(self, path: str, *, direct: bool = False) -> Handle:
         """Open a file for reading; FileNotFoundError where there is none. `direct` is a wish."""
         try:
-            return _open(path, os.O_RDONLY | os.O_CLOEXEC, direct=direct)
+            handle = self._inside(path, direct=direct)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise DiskError.wrap(error, doing="opening", path=path) from error
+        handle.check_unchanged(self._not_after_ns)
+        return handle
+
+    def _inside(self, path: str, *, direct: bool) -> Handle:
+        """Open a file, but none outside the roots."""
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        if self._roots is None:
+            return _open(path, flags, direct=direct)
+        if self._roots.allows(path):
+            try:
+                return _open(path, flags | os.O_NOFOLLOW, direct=direct)
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link, that is
+                    raise
+        return _open(self._roots.resolve(path), flags, direct=direct)
 
     def writer(self, path: str, *, direct: bool = False) -> Handle:
         """Open a file for writing; it and its folders are made where they do not exist. `direct` is a wish."""
@@ -158,6 +190,11 @@ class Disk:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise DiskError.wrap(error, doing="creating", path=folder) from error
+
+
+def changed(path: str) -> ChangedError:
+    """An error for a file that was changed during the run."""
+    return ChangedError(f"{path} was changed while the array was being read: run again once nobody writes to it")
 
 
 def _open(path: str, flags: int, *, direct: bool) -> Handle:

@@ -15,8 +15,11 @@ Raw objects that are read in one piece go through the compiled loop, many in a c
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
@@ -99,6 +102,7 @@ class _Pipeline:
         number: int,
     ) -> None:
         self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
+        self._source = disk or Disk(view.store.roots, watch.not_after_ns)
         self._disk = disk or Disk()
         self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
         self._buffers = Buffers(memory_bytes - self._flight)
@@ -197,7 +201,7 @@ class _Pipeline:
         if not visit.raw:
             self._submit(self._read_units, visit, window)
             return
-        shared = Shared(visit, self._disk, sum(wanted))
+        shared = Shared(visit, self._source, sum(wanted))
         for piece, is_wanted in zip(visit.pieces, wanted, strict=True):
             if is_wanted:
                 self._submit(self._read_piece, shared, piece, window)
@@ -277,9 +281,14 @@ class _Pipeline:
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
         staging = self._staging()("stored", int(table[:, 3].max()) + 2 * PAGE_BYTES)
         names = paths.joined()
-        if not moves.read(window.native, table, names, staging, result, completed):
-            at = int(chosen[result.row])
-            raise_problem(self._view, some.objects[at], some.names[at], result)
+        with ExitStack() as opened:
+            while not moves.read(window.native, table, names, staging, result, completed):
+                at = int(chosen[result.row])
+                if result.error != errno.ELOOP or self._view.store.roots is None:
+                    raise_problem(self._view, some.objects[at], some.names[at], result)
+                # A link: it is followed if that does not lead outside.
+                handle = opened.enter_context(self._source.reader(some.names[at]))
+                table[result.row, 0], result.error = handle.fileno(), 0
         with self._lock:
             self.measured.source += Traffic(result.opens, result.runs, result.seeks, result.bytes)
             self.measured.missing_chunks += result.missing
@@ -303,12 +312,12 @@ class _Pipeline:
         if visit.view.store.reads is Way.BOX:
             began = perf_counter()
             with self._serial:
-                arrived = list(read_units(visit, self._disk, self._staging(), times))
+                arrived = list(read_units(visit, self._source, self._staging(), times))
             times.read += perf_counter() - began
             for loaded in arrived:
                 self._deliver(loaded, window, Times(), missing=False)
         else:
-            for loaded in read_units(visit, self._disk, self._staging(), times):
+            for loaded in read_units(visit, self._source, self._staging(), times):
                 if loaded.array is None:
                     require_fill(visit)
                 self._deliver(loaded, window, Times(), missing=loaded.array is None)
@@ -373,4 +382,5 @@ def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves
         direct=DIRECT_BYTES,
         digest=watch.digest,
         not_after=watch.not_after_ns,
+        flags=0 if view.store.roots is None else os.O_NOFOLLOW,
     )

@@ -16,11 +16,11 @@ from typing import NamedTuple, NoReturn, Self
 import numpy as np
 
 from reblock.cost.memory import most_stored_bytes
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle, changed
 from reblock.engine.native import PROBLEMS, Result
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped
-from reblock.errors import ChangedError, CorruptError, DiskError
+from reblock.errors import CorruptError, DiskError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
@@ -107,7 +107,7 @@ def raise_problem(view: View, index: Index, path: str, result: Result) -> NoRetu
     if problem == "short":
         raise corrupt(view, index, path, offset, length, f"only {found} bytes are there")
     if problem == "changed":
-        raise ChangedError(f"{path} was changed while it was being read: run again once nobody writes to it")
+        raise changed(path)
     raise DiskError.wrap(OSError(result.error, os.strerror(result.error)), doing=problem, path=path)
 
 

@@ -37,6 +37,7 @@ class RecordingDisk(Disk):
     """A real disk whose every visit and byte range is kept in `visits`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.visits: list[Visit] = []
 
     def reader(self, path: str, *, direct: bool = False) -> Handle:  # noqa: ARG002 - pages would blur the ranges

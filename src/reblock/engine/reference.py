@@ -21,7 +21,7 @@ from reblock.model import Index, Pass, Store, Traffic
 
 def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None = None) -> Measured:
     """Carry out one pass in plan order on one thread."""
-    disk = disk or Disk()
+    disk = disk or Disk(view.store.roots)
     began = perf_counter()
     writer = Writer(store, sweep.write_access, disk)
     fill = fill_scalar(view.store)

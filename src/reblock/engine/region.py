@@ -22,7 +22,7 @@ from reblock.model import Access
 
 def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     """The elements of a box as a new array."""
-    disk = disk or Disk()
+    disk = disk or Disk(view.store.roots)
     layout = view.layout
     out = np.empty(box.shape, layout.dtype)
     access = Access.RUNS if layout.partial_reads else Access.UNITS

@@ -86,13 +86,14 @@ def _with_files(view: View, first: int, table: Ints, steps: list[Index], box: Bo
     table[:, 3] = (bounds[:, :, 1] - bounds[:, :, 0]).prod(1) * layout.itemsize
     table[:, 5] = (bounds[:, :, 0] == bounds[:, :, 2]).all(1) & (bounds[:, :, 1] == bounds[:, :, 3]).all(1)
     objects, names = [], []
-    extents = view.store.extents
+    extents, roots = view.store.extents, view.store.roots
     for row, step in zip(table, steps, strict=True):
         index = view.object_index(tuple(map(int.__add__, firsts, step)))
         (extent,) = extents(index, (index,), no_index)
         objects.append(index)
         # An object that is not stored has no name, and a file without a name does not exist either.
-        names.append("" if extent is None else extent.path)
+        name = "" if extent is None else extent.path
+        names.append(name if roots is None or not name or roots.allows(name) else roots.resolve(name))
         row[2] = 0 if extent is None else extent.offset
         row[4] = extent is not None and extent.length is None
     return Rows(first, table, objects, names)

@@ -191,7 +191,11 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
     kept: dict[str, Any] = {}
     problems: dict[str, str] = {}
     left = _MANY_BYTES
-    for name in dataset.attrs:
+    try:
+        names = list(dataset.attrs)
+    except FAILURES as error:
+        return {}, None, [f"attributes are not kept: they cannot be read ({' '.join(str(error).split())})"]
+    for name in names:
         try:
             problem, value = _read_attribute(dataset, name, left)
         except FAILURES as error:

@@ -45,6 +45,7 @@ class Staging:
         self.lock = os.path.join(self.folder, "lock")
         self._replaced = os.path.join(self.folder, "replaced")
         self._held = Lock(self.lock)
+        self._removed = False
 
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
@@ -61,12 +62,14 @@ class Staging:
 
     def __enter__(self) -> Self:
         self._held.take(self.target)
+        self._removed = False
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not os.path.lexists(self.journal):
+        # A folder of this name that is there after its removal is another run's.
+        if not self._removed and not os.path.lexists(self.journal):
             # Nothing was begun, or nothing is left to be done.
             with suppress(DiskError):
                 self.remove()
@@ -122,6 +125,7 @@ class Staging:
     def remove(self) -> list[str]:
         """Remove the folder and all in it; says what was there."""
         removed = self.clear()
+        self._removed = True
         with disk_errors("removing", self.folder):
             with suppress(FileNotFoundError):
                 os.unlink(self.lock)

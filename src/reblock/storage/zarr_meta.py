@@ -24,6 +24,8 @@ from reblock.storage.zarr_values import dtype_v2, dtype_v3, fill_from_json
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 #: Largest index of a shard.
 INDEX_BYTES = 1 << 28
+#: Most codecs of an array: each is applied to each chunk.
+_MANY_CODECS = 32
 #: What zarr-python assumes where a shard does not say how its index is stored.
 _INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 _V3_KEYS = {
@@ -112,6 +114,8 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     if separator not in (".", "/"):
         raise FormatError(f"{where}: the dimension separator must be '.' or '/', not {show(separator)}")
     stages = _codecs_v2(document)
+    if len(stages) > _MANY_CODECS:
+        raise FormatError(f"{where}: {len(stages)} filters and compressors, the limit is {_MANY_CODECS}")
     dtype = dtype_v2(document["dtype"], where=where) if not _unknown(stages) else np.dtype("u1")
     shape = check_shape(document["shape"], where=where, itemsize=dtype.itemsize)
     chunks = _regular(document["chunks"], shape, dtype, where)
@@ -262,8 +266,8 @@ class _Pipe:
 
     @classmethod
     def of(cls, value: Any, ndim: int, dtype: np.dtype[Any], where: str) -> _Pipe:
-        if not isinstance(value, list):
-            raise FormatError(f"{where}: codecs must be a list, not {show(value)}")
+        if not isinstance(value, list) or len(value) > _MANY_CODECS:
+            raise FormatError(f"{where}: codecs must be a list of {_MANY_CODECS} at the most, not {show(value)}")
         order, shard, to_bytes = tuple(range(ndim)), None, False
         stages: list[Stage] = []
         for name, settings in (_named(item, "codec", where) for item in value):

@@ -22,6 +22,6 @@ def run(job: Job) -> dict[str, Any]:
 def copy(job: Job) -> None:
     """Rechunk each region in memory; source and target blocks of it live side by side."""
     source, target = open_source(job), create_target(job)
-    blocks = dask.array.from_array(source, chunks=grouped(job, job.memory_bytes // 16), name=False)
-    for region in regions(job, job.memory_bytes // 3):
+    blocks = dask.array.from_array(source, chunks=grouped(job, job.memory_bytes // 32), name=False)
+    for region in regions(job, job.memory_bytes // 2):
         dask.array.store(blocks[region].rechunk(job.unit), target, regions=region, lock=False)

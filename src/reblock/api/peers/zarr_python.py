@@ -25,11 +25,12 @@ def run(job: Job) -> dict[str, Any]:
             "array.write_empty_chunks": True,
         }
     )
-    return measure(lambda: copy(job))
+    return measure(lambda: copy(job, CONCURRENCY))
 
 
-def copy(job: Job) -> None:
-    """Read each region and write it; what is being encoded is held twice."""
+def copy(job: Job, in_flight: int) -> None:
+    """Read each region and write it; beside the region there is room for chunks in flight."""
     source, target = open_source(job), create_target(job)
-    for region in regions(job, job.memory_bytes // 2):
+    chunk = max(job.bytes_of(job.source_chunks), job.bytes_of(job.unit))
+    for region in regions(job, max(job.memory_bytes - in_flight * chunk, job.memory_bytes // 2)):
         target[region] = source[region]

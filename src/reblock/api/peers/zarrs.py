@@ -23,4 +23,4 @@ def run(job: Job) -> dict[str, Any]:
             "array.write_empty_chunks": True,
         }
     )
-    return measure(lambda: copy(job))
+    return measure(lambda: copy(job, 2 * job.threads))
