@@ -26,7 +26,15 @@ def blocks(folder: Path, **changes: Any) -> Path:
     return root
 
 
-def add(name: str, error: str = "FormatError", run: str | None = None, *, says: str = "", quick: bool = False, **changes: Any) -> None:
+def add(
+    name: str,
+    error: str = "FormatError",
+    run: str | None = None,
+    *,
+    says: str = "",
+    quick: bool = False,
+    **changes: Any,
+) -> None:
     """A case that is a change of the manifest."""
 
     @case(f"blocks/{name}", error, run, says=says, quick=quick)
@@ -71,7 +79,15 @@ add("axes-wrong", axes=["a"])
 add("fill-wrong", fill_value="zz")
 add("order-wrong", order=[0, 0])
 add("shape-other-than-blocks", "CorruptError|FormatError", shape=[80, 80], chunks=[40, 40])
-add("chunk-over-budget", "", "InfeasibleError|CorruptError|SpaceError", shape=[1 << 20, 1 << 20], chunks=[1 << 20, 1 << 20], files="{index}.bin", offset=0)
+add(
+    "chunk-over-budget",
+    "",
+    "InfeasibleError|CorruptError|SpaceError",
+    shape=[1 << 20, 1 << 20],
+    chunks=[1 << 20, 1 << 20],
+    files="{index}.bin",
+    offset=0,
+)
 
 
 @case("blocks/manifest-terabyte", "FormatError", quick=True)
@@ -101,7 +117,9 @@ def _pipe(folder: Path) -> str:
     return "b"
 
 
-def spoil(name: str, spoils: Callable[[Path], None], info: str, run: str, *, says: str = "", quick: bool = False) -> None:
+def spoil(
+    name: str, spoils: Callable[[Path], None], info: str, run: str, *, says: str = "", quick: bool = False
+) -> None:
     """A case where one block, the last, is spoiled."""
 
     @case(f"blocks/{name}", info, run, says=says, quick=quick)

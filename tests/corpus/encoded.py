@@ -41,7 +41,12 @@ CODECS: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, Encode]] = 
     ),
     "blosc": (
         {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
-        [{"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}}],  # fmt: skip
+        [
+            {
+                "name": "blosc",
+                "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0},
+            }
+        ],
         lambda data: bytes(Blosc("lz4").encode(np.frombuffer(data, "<i4"))),
     ),
     "blosc-zstd": (
@@ -63,7 +68,15 @@ def encoded(folder: Path, codec: str, version: int = 2) -> Path:
     return array(folder, 2, encode, compressor=settings)
 
 
-def add(codec: str, name: str, spoil: Callable[[bytes], bytes], error: str = "CorruptError", *, quick: bool = False, version: int = 2) -> None:  # fmt: skip
+def add(
+    codec: str,
+    name: str,
+    spoil: Callable[[bytes], bytes],
+    error: str = "CorruptError",
+    *,
+    quick: bool = False,
+    version: int = 2,
+) -> None:
     """A case where the last chunk's bytes are changed."""
 
     @case(f"zarr{version}/{codec}-{name}", "", error, quick=quick, says="(1,1)" if error else "")
@@ -105,28 +118,61 @@ add("gzip", "header-flags", lambda data: put(data, 3, b"\xff"))
 add("lz4", "says-4-gigabytes", lambda data: put(data, 0, b"\xff\xff\xff\xff"), quick=True)
 add("lz4", "says-2-gigabytes", lambda data: put(data, 0, b"\xff\xff\xff\x7f"))
 add("lz4", "says-nothing", lambda data: put(data, 0, bytes(4)))
-add("lzma", "dictionary-of-gigabytes", lambda _: lzma.compress(chunk(1, 1), lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]))  # fmt: skip
+add(
+    "lzma",
+    "dictionary-of-gigabytes",
+    lambda _: lzma.compress(chunk(1, 1), lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]),
+)
 for _place, _field, _values in (
     (0, "version", (0, 1, 3, 255)),
     (1, "inner-version", (0, 255)),
     (3, "typesize", (0,)),
 ):
     for _value in _values:
-        add("blosc", f"{_field}-{_value}", lambda data, p=_place, v=_value: put(data, p, bytes([v])), "CorruptError" if _place != 1 else "CorruptError|")  # fmt: skip
+        add(
+            "blosc",
+            f"{_field}-{_value}",
+            lambda data, p=_place, v=_value: put(data, p, bytes([v])),
+            "CorruptError" if _place != 1 else "CorruptError|",
+        )
 for _place, _field in ((4, "nbytes"), (8, "blocksize"), (12, "cbytes")):
     for _value in (0, 1, 63, 65, 1 << 20, 0x7FFFFFFF, 0xFFFFFFFF):
-        add("blosc", f"{_field}-{_value}", lambda data, p=_place, v=_value: put(data, p, struct.pack("<I", v)), "CorruptError" if _place != 8 or _value in (0, 65, 1 << 20, 0x7FFFFFFF, 0xFFFFFFFF) else "CorruptError|", quick=_value == 0xFFFFFFFF)  # fmt: skip
+        add(
+            "blosc",
+            f"{_field}-{_value}",
+            lambda data, p=_place, v=_value: put(data, p, struct.pack("<I", v)),
+            "CorruptError" if _place != 8 or _value in (0, 65, 1 << 20, 0x7FFFFFFF, 0xFFFFFFFF) else "CorruptError|",
+            quick=_value == 0xFFFFFFFF,
+        )
 for _bit in range(8):
-    add("blosc", f"flag-{_bit}", lambda data, bit=_bit: put(data, 2, bytes([data[2] ^ 1 << bit])), "CorruptError|", quick=_bit in (1, 5))  # fmt: skip
+    add(
+        "blosc",
+        f"flag-{_bit}",
+        lambda data, bit=_bit: put(data, 2, bytes([data[2] ^ 1 << bit])),
+        "CorruptError|",
+        quick=_bit in (1, 5),
+    )
 add("blosc", "block-starts", lambda data: put(data, 16, b"\xff\xff\xff\x7f"), "CorruptError|")
 
 
 # ---------------------------------------------------------------- shards
-def shard(folder: Path, change: Callable[[np.ndarray[Any, Any], bytes], tuple[np.ndarray[Any, Any], bytes]] = lambda t, d: (t, d), *, checksum: bool = True, location: str = "end", **settings: Any) -> Path:  # fmt: skip
+def shard(
+    folder: Path,
+    change: Callable[[np.ndarray[Any, Any], bytes], tuple[np.ndarray[Any, Any], bytes]] = lambda t, d: (t, d),
+    *,
+    checksum: bool = True,
+    location: str = "end",
+    **settings: Any,
+) -> Path:
     """One shard of 2 × 2 chunks whose index and data are changed before the checksum."""
     index = [BYTES, {"name": "crc32c"}] if checksum else [BYTES]
     inner = {"chunk_shape": [4, 4], "codecs": [BYTES], "index_codecs": index, "index_location": location, **settings}
-    array(folder, 3, chunk_grid={"name": "regular", "configuration": {"chunk_shape": [8, 8]}}, codecs=[{"name": "sharding_indexed", "configuration": inner}])  # fmt: skip
+    array(
+        folder,
+        3,
+        chunk_grid={"name": "regular", "configuration": {"chunk_shape": [8, 8]}},
+        codecs=[{"name": "sharding_indexed", "configuration": inner}],
+    )
     data = b"".join(chunk(i, j) for i in range(2) for j in range(2))
     start = 68 if location == "start" else 0
     table = np.array([[start + 64 * n, 64] for n in range(4)], "<u8")
@@ -139,7 +185,9 @@ def shard(folder: Path, change: Callable[[np.ndarray[Any, Any], bytes], tuple[np
     return path
 
 
-def add_shard(name: str, change: Any, info: str = "", run: str = "CorruptError", *, quick: bool = False, **settings: Any) -> None:  # fmt: skip
+def add_shard(
+    name: str, change: Any, info: str = "", run: str = "CorruptError", *, quick: bool = False, **settings: Any
+) -> None:
     """A case where the index of a shard lies."""
 
     @case(f"zarr3/shard-{name}", info, run, quick=quick)
@@ -173,8 +221,20 @@ add_shard("half-missing", entry(3, 2**64 - 1, 64))
 add_shard("length-short", entry(3, 192, 63))
 add_shard("no-data", lambda table, _: (table, b""))
 add_shard("index-beyond-unchecked", entry(2, 1 << 62, 1 << 62), checksum=False)
-add_shard("nested", same, "FormatError", "FormatError", codecs=[{"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2], "codecs": [BYTES]}}])  # fmt: skip
-add_shard("index-compressed", same, "FormatError", "FormatError", index_codecs=[BYTES, {"name": "gzip", "configuration": {"level": 1}}])  # fmt: skip
+add_shard(
+    "nested",
+    same,
+    "FormatError",
+    "FormatError",
+    codecs=[{"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2], "codecs": [BYTES]}}],
+)
+add_shard(
+    "index-compressed",
+    same,
+    "FormatError",
+    "FormatError",
+    index_codecs=[BYTES, {"name": "gzip", "configuration": {"level": 1}}],
+)
 add_shard("chunks-no-divisor", same, "FormatError", "FormatError", chunk_shape=[3, 3])
 add_shard("chunks-zero", same, "FormatError", "FormatError", chunk_shape=[0, 4])
 add_shard("location", same, "FormatError", "FormatError", index_location="middle")
@@ -183,7 +243,13 @@ add_shard("location", same, "FormatError", "FormatError", index_location="middle
 @case("zarr3/shard-index-of-terabytes", "FormatError", quick=True)
 def _long_index(folder: Path) -> str:
     inner = {"chunk_shape": [1, 1], "codecs": [BYTES], "index_codecs": [BYTES]}
-    array(folder, 3, shape=[1 << 20, 1 << 20], chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1 << 20, 1 << 20]}}, codecs=[{"name": "sharding_indexed", "configuration": inner}])  # fmt: skip
+    array(
+        folder,
+        3,
+        shape=[1 << 20, 1 << 20],
+        chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1 << 20, 1 << 20]}},
+        codecs=[{"name": "sharding_indexed", "configuration": inner}],
+    )
     return "x.zarr"
 
 

@@ -23,7 +23,9 @@ def described(descr: str = "'<i4'", shape: str = "(8, 8)", fortran: str = "False
     return f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}\n"
 
 
-def add(name: str, data: bytes, says: str = "", error: str = "FormatError", run: str | None = None, **more: bool) -> None:
+def add(
+    name: str, data: bytes, says: str = "", error: str = "FormatError", run: str | None = None, **more: bool
+) -> None:
     """A case that is one file."""
 
     @case(f"npy/{name}", error, run, says=says, **more)

@@ -14,12 +14,15 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+#: Arrays that are read whole.
+MANY_BYTES = 1 << 22
 TESTS = Path(__file__).resolve().parents[1]
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from corpus.worker import serve; serve()"
 
@@ -50,7 +53,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def call(self, words: list[str], *, timeout: float = 20) -> Outcome:
-        """Run one command line."""
+        """Run one command line; `read PATH [TARGET]` reads an array through the library instead."""
         process = self._process or self._start()
         assert process.stdin
         assert process.stdout
@@ -100,7 +103,7 @@ def serve() -> None:
         before, began = _status("VmRSS"), time.process_time()
         Path("/proc/self/clear_refs").write_text("5")
         with redirect_stdout(out), redirect_stderr(io.StringIO()):
-            code = application.main(words, standalone_mode=False)
+            code = read(*words[1:]) if words[0] == "read" else application.main(words, standalone_mode=False)
         seconds, peak = time.process_time() - began, max(_status("VmHWM") - before, 0)
         try:
             document = json.loads(out.getvalue())
@@ -108,6 +111,26 @@ def serve() -> None:
             document = out.getvalue()
         answers.write(json.dumps({"code": code, "document": document, "seconds": seconds, "peak_bytes": peak}) + "\n")
         answers.flush()
+
+
+def read(path: str, target: str = "") -> int:
+    """Read a small array, or repartition it: 0 where that works, 1 with the error as a document where it does not."""
+    import reblock
+
+    try:
+        array = reblock.open(path)
+        small = max(array.layout.nbytes, array.layout.unit_bytes, array.layout.object_bytes) <= MANY_BYTES
+        if small and target:
+            reblock.repartition(array, target, memory="64MiB")
+        elif small:
+            array[...]
+    except reblock.ReblockError as error:
+        print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
+        return 1
+    except Exception as error:  # noqa: BLE001 - this is what is looked for
+        print(json.dumps({"error": {"type": "untyped", "message": "".join(traceback.format_exception(error))}}))
+        return 1
+    return 0
 
 
 def _status(field: str) -> int:

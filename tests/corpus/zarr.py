@@ -50,10 +50,20 @@ def array(folder: Path, version: int, encode: Encode = bytes, name: str = "x.zar
     return root / ("c/1/1" if version == 3 else "1.1")
 
 
-def add(version: int, name: str, error: str = "FormatError", run: str | None = None, *, quick: bool = False, says: str = "", **changes: Any) -> None:
+def add(
+    version: int,
+    name: str,
+    error: str = "FormatError",
+    run: str | None = None,
+    *,
+    quick: bool = False,
+    says: str = "",
+    seconds: float = 1,
+    **changes: Any,
+) -> None:
     """A case that is a change of the metadata."""
 
-    @case(f"zarr{version}/{name}", error, run, quick=quick, says=says)
+    @case(f"zarr{version}/{name}", error, run, quick=quick, says=says, seconds=seconds)
     def _(folder: Path) -> str:
         array(folder, version, **changes)
         return "x.zarr"
@@ -70,7 +80,10 @@ def add_text(version: int, name: str, value: str, *keys: str, quick: bool = Fals
         for key in keys[:-1]:
             inner = inner[key]
         inner[keys[-1]] = "HERE"
-        write(folder / "x.zarr" / ("zarr.json" if version == 3 else ".zarray"), json.dumps(document).replace('"HERE"', value))
+        write(
+            folder / "x.zarr" / ("zarr.json" if version == 3 else ".zarray"),
+            json.dumps(document).replace('"HERE"', value),
+        )
         return "x.zarr"
 
 
@@ -79,10 +92,16 @@ for _version, _chunks in ((2, ("chunks",)), (3, ("chunk_grid", "configuration", 
         add_text(_version, f"shape-{_name}", _value, "shape", quick=_name in ("deep", "digits", "rank-65"))
     for _name, _value in CHUNKS.items():
         add_text(_version, f"chunks-{_name}", _value, *_chunks, quick=_name in ("zero", "huge"))
-    for _name, _value in {"text": '"a"', "list": "[1, 2, 3]", "deep": nest(60), "digits": "9" * 300, "object": "{}"}.items():
+    for _name, _value in {
+        "text": '"a"',
+        "list": "[1, 2, 3]",
+        "deep": nest(60),
+        "digits": "9" * 300,
+        "object": "{}",
+    }.items():
         add_text(_version, f"fill-{_name}", _value, "fill_value")
-    add(_version, "terabyte-of-nothing", "", "SpaceError|InfeasibleError", shape=[1 << 20, 1 << 20], quick=True)
-    add(_version, "chunks-without-end", "", "SpaceError|InfeasibleError", shape=[1 << 57, 8])
+    add(_version, "terabyte-of-nothing", "", "SpaceError|InfeasibleError", shape=[1 << 20, 1 << 20], seconds=5)
+    add(_version, "chunks-without-end", "", "SpaceError|InfeasibleError|DiskError", shape=[1 << 57, 8], seconds=5)
 
 add(2, "object", dtype="|O", quick=True)
 add(2, "structured", dtype=[["a", "<i4"]])
@@ -93,7 +112,17 @@ add(2, "order", order="A")
 add(2, "separator-escape", dimension_separator="/../../outside/", quick=True)
 add(2, "compressor-text", compressor="zlib")
 add(2, "filters-text", filters="delta")
-for _codec in ("pickle", "json2", "msgpack2", "vlen-utf8", "vlen-bytes", "categorize", "nonsense", "zfpy", "n5_wrapper"):
+for _codec in (
+    "pickle",
+    "json2",
+    "msgpack2",
+    "vlen-utf8",
+    "vlen-bytes",
+    "categorize",
+    "nonsense",
+    "zfpy",
+    "n5_wrapper",
+):
     add(2, f"codec-{_codec}", filters=[{"id": _codec}], quick=_codec == "pickle")
 add(2, "codec-setting", compressor={"id": "zlib", "level": "9; import os"})
 add(2, "codec-type", filters=[{"id": "delta", "dtype": "|O"}])
@@ -101,8 +130,21 @@ add(2, "codec-chain", compressor={"id": "zlib", "level": 1}, filters=[{"id": "zl
 
 add(3, "type-text", data_type="string")
 add(3, "type-object", data_type={"name": "variable_length_utf8"})
-add(3, "item-of-256-megabytes", data_type="r2147483640", shape=[1, 1], chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1, 1]}}, fill_value=[0], codecs=[{"name": "bytes"}])  # fmt: skip
-add(3, "separator-escape", chunk_key_encoding={"name": "default", "configuration": {"separator": "/../../../outside/"}}, quick=True)
+add(
+    3,
+    "item-of-256-megabytes",
+    data_type="r2147483640",
+    shape=[1, 1],
+    chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1, 1]}},
+    fill_value=[0],
+    codecs=[{"name": "bytes"}],
+)
+add(
+    3,
+    "separator-escape",
+    chunk_key_encoding={"name": "default", "configuration": {"separator": "/../../../outside/"}},
+    quick=True,
+)
 add(3, "keys-unknown", chunk_key_encoding={"name": "hilbert"})
 add(3, "grid-unknown", chunk_grid={"name": "rectilinear", "configuration": {}})
 add(3, "codecs-none", codecs=[])
@@ -126,7 +168,9 @@ def _values(folder: Path) -> str:
 
 
 # ---------------------------------------------------------------- what is in the place of a file
-def replaced(version: int, name: str, change: Callable[[Path], None], info: str, run: str, *, quick: bool = False, says: str = "") -> None:
+def replaced(
+    version: int, name: str, change: Callable[[Path], None], info: str, run: str, *, quick: bool = False, says: str = ""
+) -> None:
     """A case where the last chunk is something else."""
 
     @case(f"zarr{version}/{name}", info, run, quick=quick, says=says)
@@ -221,7 +265,9 @@ for _version in (2, 3):
         escape(folder / "x.zarr" / ("zarr.json" if version == 3 else ".zarray"), "metadata")
         return "x.zarr"
 
-    @case(f"zarr{_version}/allowed-elsewhere-escape", "", "ExternalError", options=("--allow-external", "FOLDER/x.zarr"))
+    @case(
+        f"zarr{_version}/allowed-elsewhere-escape", "", "ExternalError", options=("--allow-external", "FOLDER/x.zarr")
+    )
     def _elsewhere(folder: Path, version: int = _version) -> str:
         escape(array(folder, version))
         return "x.zarr"

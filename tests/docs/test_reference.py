@@ -160,6 +160,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["plan", "run"], "run x.npy x.zarr --chunks 4,4"),
         (["info"], "info x.npy"),
         (["verify"], "verify x.npy x.npy"),
+        (["clean"], "clean x.zarr"),
         (["error"], "info nowhere"),
     ],
 )
@@ -168,6 +169,15 @@ def test_documents_have_the_keys_that_are_described(here: Path, titles: list[str
     listed = [key for title in titles for key in keys(section(read("json"), title))]
     assert len(listed) == len(set(listed))
     assert set(listed) == paths(document)
+
+
+def test_the_keys_of_an_unfinished_run_are_described(here: Path) -> None:
+    halves: list[bool] = []
+    job = reblock.plan("x.npy", "x.zarr", chunks=(1, 1))
+    with pytest.raises(KeyboardInterrupt):
+        reblock.run(job, progress=lambda done, whole: halves.append(done > 0), cancelled=lambda: any(halves))
+    document = json.loads(CliRunner().invoke(application, ["status", "x.zarr", "--json"]).stdout)
+    assert set(keys(section(read("json"), "status"))) == paths(document)
 
 
 def test_measured_has_the_keys_of_cost() -> None:

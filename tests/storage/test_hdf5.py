@@ -323,6 +323,59 @@ def test_pickles_and_forks(tmp_path: Path) -> None:
         assert same_bits(read_array(store), ramp())
 
 
+# -------------------------------------------------------------------- encodings and ways
+def test_chunks_of_the_same_encoding_are_the_same_chunks(tmp_path: Path) -> None:
+    source = opened(make(tmp_path / "a.h5", ramp(), "shuffle+gzip+fletcher32", chunks=(5, 4)))
+    codec = Codec.parse("shuffle+gzip:4+fletcher32")
+    schema = FORMAT.adapt(Schema((13, 11), np.dtype("<i4"), (5, 4), codec=codec), ())
+    target = FORMAT.create(str(tmp_path / "b.h5"), "x", schema)
+    assert source.encoding == target.encoding == "hdf5 shuffle:4+gzip:4+fletcher32"
+    for index in source.layout.objects.indices():
+        (extent,) = source.extents(index, [index], read_extent)
+        assert extent is not None
+        assert extent.mask == 0
+        target.write_unit(index, read_extent(extent))
+    target.commit()
+    assert same_bits(read_array(opened(tmp_path / "b.h5")), ramp())
+    assert same_bits(truth(tmp_path / "b.h5"), ramp())
+
+
+def test_encodings_differ(tmp_path: Path) -> None:
+    texts = ["gzip:1", "gzip:2", "shuffle+gzip:1", "gzip:1+shuffle", "gzip:1+fletcher32", "fletcher32", "shuffle"]
+    schema, data = Schema((9,), np.dtype("<i4"), (4,)), ramp("<i4", (9,))
+    stores = [
+        written(tmp_path / f"{number}.h5", replace(schema, codec=Codec.parse(text)), data)
+        for number, text in enumerate(texts)
+    ]
+    assert len({store.encoding for store in stores}) == len(texts)
+    for number, filters in enumerate(("none", "lzf", "shuffle+lzf", "szip")):
+        assert opened(make(tmp_path / f"r{number}.h5", ramp(), filters, chunks=(5, 4))).encoding == ""
+
+
+def test_elements_that_hdf5_itself_moves_are_named(tmp_path: Path) -> None:
+    for filters in ("none", "shuffle+gzip", "fletcher32"):
+        assert not opened(make(tmp_path / f"{filters}.h5", ramp(), filters, chunks=(5, 4))).schema.notes
+    (note,) = opened(make(tmp_path / "lzf.h5", ramp(), "shuffle+lzf", chunks=(5, 4))).schema.notes
+    assert "read through HDF5's own library" in note
+    assert "filter lzf" in note
+    schema = Schema((13, 11), np.dtype("<i4"), (5, 4), codec=Codec.parse("shuffle+lzf"))
+    adapted = FORMAT.adapt(schema, {"codec"})
+    assert "written through HDF5's own library" in adapted.notes[0]
+    assert FORMAT.adapt(adapted, ()).notes == adapted.notes
+    assert not FORMAT.adapt(replace(schema, codec=Codec.parse("shuffle+gzip:1")), {"codec"}).notes
+    with h5py.File(tmp_path / "bits.h5", "w") as file:
+        h5py.h5d.create(file.id, b"x", h5py.h5t.STD_B16LE, h5py.h5s.create_simple((6,)))
+    assert "the type or the storage" in opened(tmp_path / "bits.h5").schema.notes[-1]
+
+
+def test_hdf5_reads_what_our_filters_made(tmp_path: Path) -> None:
+    data = np.random.default_rng(1).standard_normal((64, 4096)).astype("<f4")
+    for level in (0, 1, 4, 9):
+        schema = Schema(data.shape, data.dtype, (32, 4096), codec=Codec.parse(f"shuffle+gzip:{level}"))
+        written(tmp_path / f"{level}.h5", schema, data)
+        assert same_bits(truth(tmp_path / f"{level}.h5"), data)
+
+
 # -------------------------------------------------------------------- metadata
 def test_attributes_and_axes(tmp_path: Path) -> None:
     values: dict[str, Any] = {

@@ -70,9 +70,7 @@ def verify(
     return Verdict(not found, tuple(found))
 
 
-def info(
-    source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()
-) -> dict[str, Any]:
+def info(source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()) -> dict[str, Any]:
     """Layout and metadata of a stored array, as `reblock info --json` prints them."""
     store = open(source, format=format, allow_external=allow_external).store
     schema = store.schema

@@ -19,7 +19,7 @@ from reblock.api.request import (
     parse_codec,
     wanted_schema,
 )
-from reblock.engine import Report, View, measured_cost
+from reblock.engine import Report, View, measured_cost, total_times
 from reblock.errors import StorageError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
@@ -210,6 +210,7 @@ def run(
         resumed_boxes=attempt.resumed,
         digest=attempt.sums,
         notes=(*job.schema.notes, *attempt.notes),
+        times=total_times(measured),
     )
 
 

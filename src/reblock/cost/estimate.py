@@ -31,7 +31,7 @@ class Sweep:
 
 def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devices: tuple[Device, Device]) -> Sweep:
     """Price one pass of a plan between two layouts on two devices."""
-    reads = traffic(sweep.reads, source, sweep.read_access)
+    reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
     return Sweep(
         reads,

@@ -47,8 +47,8 @@ PIECE_BYTES = 4 << 20
 #: Reading less than this at a time saves no memory worth having.
 SMALL_PIECE_BYTES = 1 << 12
 
-#: Write buffers that the engine always may have, if the budget allows.
-WRITE_BEHIND_BYTES = 16 << 20
+#: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
+LEAST_BEHIND, MOST_BEHIND = 16 << 20, 128 << 20
 
 Points = tuple[tuple[int, int], ...]
 
@@ -237,22 +237,32 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
     else:
         visit = source.objects.largest_stored
         if sweep.read_access is Access.RUNS:
-            visit = tuple(map(min, sweep.reads.largest, source.objects.largest))
+            visit = visit_shape(sweep, source)
         reading = int(piece_bytes(prod(visit), source))
     writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
     return reading + writing
 
 
+def visit_shape(sweep: Pass, source: Layout) -> tuple[int, ...]:
+    """The most that one visit reads of a raw object, by runs."""
+    full = source.order[source.ndim - sweep.coalesced :]
+    return tuple(
+        axis.largest_stored if number in full else min(largest, axis.largest)
+        for number, (axis, largest) in enumerate(zip(source.objects.axes, sweep.reads.largest, strict=True))
+    )
+
+
 def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, memory_bytes: int) -> int:
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
-    Beside the buffers that it must hold it keeps as many again, and where those are small a few more, so that boxes
-    can still be written while the next ones are read; never more than the budget, nor than the whole array.
+    Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
+    are read: as many again, but neither very few nor very many; never more than the budget, nor than the whole array.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = depth * flight_bytes(sweep, source, target)
-    return max(min(max(2 * buffers, WRITE_BEHIND_BYTES), everything, memory_bytes - flight), buffers) + flight
+    behind = min(max(buffers, LEAST_BEHIND), MOST_BEHIND)
+    return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
 
 
 def piece_bytes(visit: Any, source: Layout) -> Any:

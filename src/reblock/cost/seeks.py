@@ -24,10 +24,14 @@ from reblock.geometry import Grid, overlap
 from reblock.model import Access, Layout, Traffic
 
 
-def traffic(boxes: Grid, layout: Layout, access: Access, *, writing: bool = False) -> Traffic:
-    """What moving every box of a memory grid once costs on one side."""
+def traffic(boxes: Grid, layout: Layout, access: Access, *, writing: bool = False, coalesced: int = 0) -> Traffic:
+    """What moving every box of a memory grid once costs on one side.
+
+    Along the innermost `coalesced` axes on disk objects are read in full, so that runs grow together.
+    """
     units = layout.objects if writing else layout.units
-    smallest = units.axes if access is Access.UNITS else (None,) * layout.ndim
+    full = range(layout.ndim) if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
+    smallest = [units.axes[axis] if axis in full else None for axis in range(layout.ndim)]
     pairs = [
         overlap(memory, stored, unit)
         for memory, stored, unit in zip(boxes.axes, layout.objects.axes, smallest, strict=True)

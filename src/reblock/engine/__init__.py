@@ -5,7 +5,7 @@ from reblock.engine.disk import Disk
 from reblock.engine.pipeline import Watch, execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import differences, load
-from reblock.engine.report import Measured, Report, measured_cost
+from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Measured",
     "Report",
     "Scratch",
+    "Times",
     "View",
     "Watch",
     "differences",
@@ -21,4 +22,5 @@ __all__ = [
     "execute_plan",
     "load",
     "measured_cost",
+    "total_times",
 ]

@@ -133,8 +133,8 @@ static int digest_tidy(DigestAxis *axes, int n) {
         axes[j] = axis;
     }
     for (int i = 0; i < kept; i++) {
-        DigestAxis *before = &axes[joined - 1];
-        if (joined && axes[i].stride == before->stride * before->length &&
+        DigestAxis *before = joined ? &axes[joined - 1] : NULL;
+        if (before && axes[i].stride == before->stride * before->length &&
             axes[i].step == before->step * (uint64_t)before->length)
             before->length *= axes[i].length;
         else

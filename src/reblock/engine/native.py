@@ -158,7 +158,7 @@ class Moves:
 
 def component(dtype: np.dtype[Any]) -> int:
     """Bytes of the scalars of a type that digests have to swap; 0 where there is nothing to swap."""
-    if dtype.byteorder != ">":
+    if dtype == dtype.newbyteorder("<"):
         return 0
     if dtype.kind == "c":
         return dtype.itemsize // 2

@@ -30,12 +30,12 @@ from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
 from reblock.engine.buffers import Buffers, Memory, Staging, Stopped
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
-from reblock.engine.reading import Loaded, Piece, Shared, Visit, raise_problem, read_raw, read_units, visits
+from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
 from reblock.engine.view import View
-from reblock.engine.writing import Buffer, Writer, fill_scalar
+from reblock.engine.writing import Buffer, Writer, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Index, Ledger, Pass, Store, Traffic, Way
@@ -47,6 +47,8 @@ Progress = Callable[[int], None]
 Cancelled = Callable[[], bool]
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 1 << 20
+#: Jobs that wait for each reader: so many that memory is claimed well ahead of it.
+_QUEUED = 8
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class _Pipeline:
         self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
         self._source = disk or Disk(view.store.roots, watch.not_after_ns)
         self._disk = disk or Disk()
+        self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
         self._buffers = Buffers(memory_bytes - self._flight)
         fill = fill_scalar(view.store)
@@ -112,7 +115,8 @@ class _Pipeline:
         self._writer = Writer(store, sweep.write_access, self._disk, moves)
         self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill, moves, digest=watch.digest)
         self._depth = depth
-        self._queue = Semaphore(2 * depth)
+        self._queue = Semaphore(_QUEUED * depth)
+        self._verbatim = is_verbatim(sweep, view, store)
         self._finished: Collection[int] = watch.ledger.finished(number) if watch.ledger else ()
         self._open: dict[int, Buffer] = {}
         self._lock, self._serial = Lock(), Lock()
@@ -152,7 +156,7 @@ class _Pipeline:
                 if self._moves is not None and self._view.layout.dtype == self._writer.store.layout.dtype:
                     self._start_rows(self._moves, box, window)
                 else:
-                    for visit in visits(self._view, box, sweep.read_access, PIECE_BYTES):
+                    for visit in visits(self._view, box, self._full, PIECE_BYTES):
                         self._start(visit, window)
             self.measured.tasks += 1
 
@@ -217,7 +221,7 @@ class _Pipeline:
         """Dispatch the visits of a read box to raw objects, many at a time."""
         positions, touches = rows.first_touches(window, self._view.layout, box)
         claimed = 0
-        for some in rows.visits(self._view, box, self._sweep.read_access):
+        for some in rows.visits(self._view, box, self._full):
             start, count = 0, len(some.table)
             step = max(min(_BATCH_BYTES // max(int(some.table[0, 3]), 1), _BATCH), 1)
             while start < count:
@@ -328,6 +332,9 @@ class _Pipeline:
         """Copy elements into their write boxes."""
         began = perf_counter()
         complete = self._scatter(loaded, window)
+        if self._verbatim and loaded.stored is not None:
+            for buffer in complete:
+                buffer.keep(loaded.stored)
         times.scatter += perf_counter() - began
         if missing:
             with self._lock:

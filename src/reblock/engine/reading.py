@@ -7,7 +7,7 @@ pieces of one visit may be read by several threads; encoded units and shards are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
@@ -24,7 +24,7 @@ from reblock.errors import CorruptError, DiskError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
-from reblock.model import Access, Extent, Flat, Index, Way
+from reblock.model import Access, Extent, Flat, Index, Layout, Way
 
 #: Gives a flat buffer of at least that many bytes, the same one for the same slot: slot, size.
 Staging = Callable[[str, int], Flat]
@@ -39,6 +39,8 @@ class Loaded(NamedTuple):
     """The part of it that belongs to the read box."""
     array: Array | None
     """The elements; None where they are not stored."""
+    stored: Flat | None = None
+    """The bytes that they were decoded from, by all the filters that there are; None where they are raw."""
 
 
 @dataclass(frozen=True)
@@ -111,20 +113,29 @@ def raise_problem(view: View, index: Index, path: str, result: Result) -> NoRetu
     raise DiskError.wrap(OSError(result.error, os.strerror(result.error)), doing=problem, path=path)
 
 
-def visits(view: View, box: Box, access: Access, piece_bytes: int) -> Iterator[Visit]:
-    """The visits that one read box pays."""
+def full_axes(layout: Layout, access: Access, coalesced: int) -> Collection[int]:
+    """The axes along which raw objects are read in full."""
+    return range(layout.ndim) if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
+
+
+def visits(view: View, box: Box, full: Collection[int], piece_bytes: int) -> Iterator[Visit]:
+    """The visits that one read box pays; along the `full` axes raw objects are read in full."""
     layout = view.layout
     raw = not (layout.encoded or layout.indexed or view.store.reads is Way.BOX)
     for index in layout.objects.touching(box):
         reach = layout.objects.box(index).intersect(box)
         if reach is not None:
-            yield _raw_visit(view, index, reach, access, piece_bytes) if raw else _unit_visit(view, index, reach)
+            yield _raw_visit(view, index, reach, full, piece_bytes) if raw else _unit_visit(view, index, reach)
 
 
-def _raw_visit(view: View, index: Index, reach: Box, access: Access, piece_bytes: int) -> Visit:
+def _raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece_bytes: int) -> Visit:
     layout = view.layout
     stored = layout.objects.stored(index)
-    part = stored if access is Access.UNITS else reach
+    sides = [stored if axis in full else reach for axis in range(layout.ndim)]
+    part = Box(
+        tuple(side.start[axis] for axis, side in enumerate(sides)),
+        tuple(side.stop[axis] for axis, side in enumerate(sides)),
+    )
     parts: list[Piece] = []
     count, end = 0, -1
     for piece in pieces(part, layout.order, max(piece_bytes // layout.itemsize, 1)):
@@ -261,13 +272,13 @@ def read_units(visit: Visit, disk: Disk, staging: Staging, times: Times | None =
             found = [None] * len(wanted)
         for piece, extent in zip(visit.pieces, found, strict=True):
             try:
-                array = None if extent is None else _unit(visit, piece, extent, files, staging, times)
+                none = Loaded(piece.box, piece.wanted, None)
+                yield none if extent is None else _unit(visit, piece, extent, files, staging, times)
             except FileNotFoundError:
-                array = None
-            yield Loaded(piece.box, piece.wanted, array)
+                yield none
 
 
-def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging, times: Times) -> Array:
+def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging, times: Times) -> Loaded:
     layout = visit.view.layout
     began = perf_counter()
     data = _fetch(visit, files, extent, staging, "stored")
@@ -277,14 +288,14 @@ def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: St
     if not layout.encoded:
         if data.size != size:
             raise visit.corrupt(extent.path, extent.offset, data.size, f"{size} bytes were expected")
-        return shaped(data, piece.box, layout)
+        return Loaded(piece.box, piece.wanted, shaped(data, piece.box, layout))
     out = staging("decoded", size)[:size]
     try:
         visit.view.store.decode(data.data, extent, out)
     except CorruptError as error:
         raise visit.corrupt(extent.path, extent.offset, data.size, str(error)) from error
     times.decode += perf_counter() - read
-    return shaped(out, piece.box, layout)
+    return Loaded(piece.box, piece.wanted, shaped(out, piece.box, layout), None if extent.mask else data)
 
 
 def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: str) -> Flat:

@@ -12,7 +12,7 @@ from time import perf_counter
 from reblock.cost.memory import PIECE_BYTES
 from reblock.engine.buffers import Memory, Staging
 from reblock.engine.disk import Disk
-from reblock.engine.reading import Loaded, Visit, missing, open_raw, read_raw, read_units, visits
+from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer, Writer, fill_scalar
@@ -25,6 +25,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
     began = perf_counter()
     writer = Writer(store, sweep.write_access, disk)
     fill = fill_scalar(view.store)
+    full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     measured = Measured()
     staging = Staging()
     for task in sweep.tasks.indices():
@@ -32,7 +33,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
         held = 0
         for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
             box = sweep.reads.box(index)
-            for visit in visits(view, box, sweep.read_access, PIECE_BYTES):
+            for visit in visits(view, box, full, PIECE_BYTES):
                 measured.source += visit_traffic(visit)
                 for loaded in load_visit(visit, disk, staging):
                     if loaded.array is None:

@@ -12,7 +12,7 @@ from reblock.cost.memory import PIECE_BYTES
 from reblock.cost.seeks import traffic
 from reblock.engine.buffers import Staging
 from reblock.engine.disk import Disk
-from reblock.engine.reading import visits
+from reblock.engine.reading import full_axes, visits
 from reblock.engine.reference import load_visit, require_fill
 from reblock.engine.view import Array, View, part
 from reblock.engine.writing import fill_scalar
@@ -25,10 +25,10 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     disk = disk or Disk(view.store.roots)
     layout = view.layout
     out = np.empty(box.shape, layout.dtype)
-    access = Access.RUNS if layout.partial_reads else Access.UNITS
+    full = full_axes(layout, Access.RUNS if layout.partial_reads else Access.UNITS, 0)
     staging = Staging()
     fill = fill_scalar(view.store)
-    for visit in visits(view, box, access, PIECE_BYTES):
+    for visit in visits(view, box, full, PIECE_BYTES):
         for loaded in load_visit(visit, disk, staging):
             here = part(out, loaded.wanted.within(box))
             if loaded.array is None:

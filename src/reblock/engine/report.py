@@ -101,6 +101,8 @@ class Report:
     """Digest of the array's content, where one was computed."""
     notes: tuple[str, ...] = ()
     """Conversions and other things worth knowing."""
+    times: Times = field(default_factory=Times)
+    """Where the time went."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -111,8 +113,17 @@ class Report:
             "write_boxes": self.write_boxes,
             "resumed_boxes": self.resumed_boxes,
             "missing_chunks": self.missing_chunks,
+            "times": self.times.to_json(),
             "notes": list(self.notes),
         }
+
+
+def total_times(passes: list[Measured]) -> Times:
+    """Where the time of all passes went."""
+    whole = Times()
+    for one in passes:
+        whole.add(one.times)
+    return whole
 
 
 def measured_cost(passes: list[Measured], logical_bytes: int, itemsize: int, scratch_bytes: int) -> Cost:

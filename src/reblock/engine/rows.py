@@ -6,13 +6,13 @@ interpreter. Objects so large that they are read in several pieces stay with `re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES
+from reblock.cost.memory import PIECE_BYTES, visit_shape
 from reblock.engine import native
 from reblock.engine.reading import no_index
 from reblock.engine.scatter import Window
@@ -44,13 +44,13 @@ def fits(sweep: Pass, source: Layout, way: Way) -> bool:
         return False
     part = source.objects.largest_stored
     if sweep.read_access is Access.RUNS:
-        part = tuple(map(min, sweep.reads.largest, source.objects.largest))
+        part = visit_shape(sweep, source)
     return prod(part) * source.itemsize <= PIECE_BYTES
 
 
-def visits(view: View, box: Box, access: Access) -> Iterator[Rows]:
-    """The visits that one read box pays, some at a time."""
-    axes, shape = _axes(view.layout, box, access)
+def visits(view: View, box: Box, full: Collection[int]) -> Iterator[Rows]:
+    """The visits that one read box pays, some at a time; along the `full` axes objects are read in full."""
+    axes, shape = _axes(view.layout, box, full)
     count = prod(shape)
     for first in range(0, count, _BLOCK):
         numbers = np.arange(first, min(first + _BLOCK, count))
@@ -64,15 +64,15 @@ def visits(view: View, box: Box, access: Access) -> Iterator[Rows]:
         )
 
 
-def _axes(layout: Layout, box: Box, access: Access) -> tuple[list[Ints], tuple[int, ...]]:
+def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], tuple[int, ...]]:
     """Per axis and object: bounds of the object as it is stored, of what is read of it, and of what is wanted."""
     axes = []
-    for axis, start, stop in zip(layout.objects.axes, box.start, box.stop, strict=True):
+    for number, (axis, start, stop) in enumerate(zip(layout.objects.axes, box.start, box.stop, strict=True)):
         rows = []
         for index in axis.touching(start, stop):
             low, high = axis.stored(index)
             wanted = max(low, start), min(high, stop)
-            rows.append((low, high, *((low, high) if access is Access.UNITS else wanted), *wanted))
+            rows.append((low, high, *((low, high) if number in full else wanted), *wanted))
         axes.append(np.array(rows, np.int64).reshape(len(rows), 6))
     return axes, tuple(len(rows) for rows in axes)
 

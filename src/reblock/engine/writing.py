@@ -19,11 +19,11 @@ from reblock.engine.digest import sums
 from reblock.engine.disk import DIRECT_BYTES, Disk
 from reblock.engine.reading import Loaded
 from reblock.engine.report import Times
-from reblock.engine.view import Array, part, shaped
+from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import Access, Bytes, Finished, Index, Layout, Store, Sums, Traffic, Way
+from reblock.model import Access, Bytes, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
 
 
 @dataclass
@@ -42,10 +42,18 @@ class Buffer:
     """Its bytes, in disk order, and the record of what has arrived."""
     layout: Layout
     """The target's."""
+    encoded: Bytes | None = None
+    """The object as it is to be stored, where the source stores the same."""
 
     def begin(self) -> None:
         """Nothing has arrived yet."""
         self.memory.record[1:] = self.box.size, 0, 0
+
+    def keep(self, stored: Flat) -> None:
+        """The object will be written as it was read: its bytes take the place of its elements, if they are fewer."""
+        if stored.size <= self.memory.flat.size:
+            self.encoded = self.memory.flat[: stored.size].data
+            self.memory.flat[: stored.size] = stored
 
     @cached_property
     def array(self) -> Array:
@@ -172,7 +180,7 @@ class Writer:
             times.write += perf_counter() - began
             return done
         data = buffer.memory.flat
-        encoded = data.data if self._raw else self.store.encode(data)
+        encoded = data.data if self._raw else buffer.encoded or self.store.encode(data)
         ready = perf_counter()
         times.encode += ready - began
         path = self._hand_over(buffer, encoded)
@@ -229,6 +237,21 @@ class Writer:
                 return False
             self._made.add(index)
             return True
+
+
+def is_verbatim(sweep: Pass, view: View, store: Store) -> bool:
+    """Whether every write box is a source object that the target would store in the same bytes."""
+    source, target = view.layout, store.layout
+    return (
+        bool(store.encoding)
+        and view.store.encoding == store.encoding
+        and not (source.indexed or target.indexed)
+        and view.region == Box.whole(view.store.layout.shape)
+        and source.dtype == target.dtype
+        and source.order == target.order == view.store.layout.order
+        and source.objects == target.objects
+        and sweep.writes.counts == target.objects.counts
+    )
 
 
 def fill_scalar(store: Store) -> object:

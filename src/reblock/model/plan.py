@@ -38,6 +38,8 @@ class Pass:
     """How the source is touched."""
     write_access: Access
     """How the target is touched."""
+    coalesced: int = 0
+    """How many of the innermost axes on disk are read in full, gaps between runs and all."""
 
     @cached_property
     def reads(self) -> Grid:
@@ -57,6 +59,7 @@ class Pass:
             "order": list(self.order),
             "read_access": str(self.read_access),
             "write_access": str(self.write_access),
+            "coalesced": self.coalesced,
         }
 
     @classmethod
@@ -68,6 +71,7 @@ class Pass:
             tuple(value["order"]),
             Access(value["read_access"]),
             Access(value["write_access"]),
+            value.get("coalesced", 0),
         )
 
 

@@ -12,8 +12,8 @@ from reblock.cost.memory import most_stored_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Plan, Problem
 from reblock.planner.check import check
-from reblock.planner.coarsen import coarsen
 from reblock.planner.search import search
+from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.strategies.family import fit, needed_bytes
 from reblock.units import format_size
@@ -118,7 +118,11 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
-    plan = coarsen(best.plan, problem) if strategy in (AUTO, SEARCH) and objective != "memory" else best.plan
+    plan = best.plan
+    if strategy in (AUTO, SEARCH) and objective != "memory":
+        plan = coarsen(plan, problem)
+    if strategy in (AUTO, SEARCH) and objective == "time":
+        plan = coalesce(plan, problem)
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)

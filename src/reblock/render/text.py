@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from reblock.cost.estimate import Sweep, estimate_passes
-from reblock.engine import Report
+from reblock.engine import Report, Times
 from reblock.geometry import Grid
 from reblock.geometry.axis import Axis
 from reblock.geometry.grid import chunk_text
@@ -67,11 +67,18 @@ def report(report: Report, decision: Decision) -> str:
         pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} found finished"))
     if report.digest:
         pairs.append(("digest", report.digest))
+    pairs.append(("time went to", _times_text(report.times)))
     lines = [f"{where}done in {format_seconds(report.elapsed_seconds)}", *fields(pairs), "", "cost"]
     lines += table(
         ("", "predicted", "measured", "measured / predicted"), _comparison(report.predicted, report.measured)
     )
     return "\n".join([*lines, *_note_lines(report.notes)])
+
+
+def _times_text(times: Times) -> str:
+    """Where the time went, the most first; what took none is left out."""
+    spent = sorted(times.to_json().items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent if seconds >= 0.0005) or "nothing"
 
 
 def info(described: Mapping[str, Any], location: str) -> str:

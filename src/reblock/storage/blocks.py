@@ -72,7 +72,7 @@ class BlocksStore(RawByExtent):
 
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
         extent = self.place(index)
-        self._look_at(extent)
+        self._look_at(index, extent)
         return [extent for _ in units]
 
     def place(self, index: Index) -> Extent:
@@ -103,7 +103,7 @@ class BlocksStore(RawByExtent):
         path = self.place(first).path
         if not os.path.lexists(path):
             return
-        self._look_at(self.place(first))
+        self._look_at(first, self.place(first))
         header, shape = read_header(path, self.roots), self.layout.objects.box(first).shape
         plain = len(shape) < 2
         said = (shape, self.schema.dtype, self.manifest.offset, plain or self.schema.order)
@@ -111,7 +111,7 @@ class BlocksStore(RawByExtent):
         if said != found:
             raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
 
-    def _look_at(self, extent: Extent) -> None:
+    def _look_at(self, index: Index, extent: Extent) -> None:
         """A block file that is there is a regular file of the right size, inside the roots."""
         try:
             found = os.lstat(extent.path)
@@ -125,7 +125,11 @@ class BlocksStore(RawByExtent):
             raise FormatError(f"{extent.path}: a block must be a file, not {kind_of(found.st_mode)}")
         expected = extent.offset + (extent.length or 0)
         if found.st_size != expected:
-            raise CorruptError(f"{extent.path}: {found.st_size:,} bytes, a block of its shape has {expected:,}")
+            chunk = ",".join(map(str, index))
+            raise CorruptError(
+                f"{self.path}: chunk ({chunk}) in {extent.path}, bytes {extent.offset} to {expected}: the file has "
+                f"{found.st_size:,} bytes, a block of its shape has {expected:,}"
+            )
 
 
 @dataclass(frozen=True)

@@ -17,43 +17,39 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import CorruptError, ExternalError, FormatError, ReblockError, StorageError, TargetExistsError
+from reblock.errors import CorruptError, ReblockError, StorageError, TargetExistsError
 from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Index, Read, Way
-from reblock.storage.files import read_head, sync
+from reblock.storage.files import sync
 from reblock.storage.hdf5_adapt import adapt_schema, is_whole
 from reblock.storage.hdf5_file import failures, library, open_file, parts_of, resolve, signature_offset
 from reblock.storage.hdf5_filters import (
     decode,
     encode,
     is_ours,
-    library_note,
     name_encoding,
     pipeline_of,
     set_filters,
 )
+from reblock.storage.hdf5_foreign import Foreign, find
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
-from reblock.storage.hdf5_metadata import Stored, beside, describe, describe_own, write_attributes
-from reblock.storage.hdf5_reader import Reader
+from reblock.storage.hdf5_metadata import Stored, describe_own, write_attributes
 from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow
 from reblock.storage.roots import FileRoots
 
 #: Name of a dataset that was not given one.
 _NAME = "data"
-#: Files that links may lead through on the way to a dataset.
-_MANY_FILES = 8
 #: What does not survive pickling: handles and what is quickly read again.
-_FLEETING = ("_lock", "_file", "_reader", "_shadow", "_dataset", "_process", "_index", "_asks")
+_FLEETING = ("_lock", "_file", "_foreign", "_shadow", "_dataset", "_process", "_index", "_asks")
 
 
 class Hdf5Store:
@@ -90,7 +86,7 @@ class Hdf5Store:
         self._lock = threading.RLock()
         self._shadow = shadow
         self._file = file
-        self._reader: Reader | None = None
+        self._foreign = None if self.roots is None else Foreign(self.path, self.inner)
         self._dataset = None if file is None else file[self.inner]
         self._process = os.getpid()
         self._index: ChunkIndex | None = None
@@ -165,23 +161,19 @@ class Hdf5Store:
     def _find(self, index: Index) -> Place | None:
         with self._lock, failures("read the chunk index of", self.location, CorruptError):
             if self._index is None and not self._asks:
-                self._index = self._read_index()
+                counts, shift = self.layout.objects.counts, self.stored.shift
+                if self._foreign is None:
+                    self._index = read_index(self._open(), counts, shift)
+                else:
+                    self._index = self._foreign.index(self.schema.chunks, counts, shift)
                 self._asks = self._index is None
                 if not self._asks and self.stored.direct and self._mode == "r":
                     self._close()
             if self._index is not None:
                 return self._index.find(index)
-            if self.roots is None:
+            if self._foreign is None:
                 return ask_index(self._open(), index, self.stored.shift)
-            return self._ask().find(index, self.stored.shift, self.location)
-
-    def _read_index(self) -> ChunkIndex | None:
-        counts = self.layout.objects.counts
-        if self.roots is None:
-            return read_index(self._open(), counts, self.stored.shift)
-        rows = self._ask().sweep(len(counts), self.location)
-        chunks = [_length(cut) for cut in self.schema.chunks]
-        return None if rows is None else ChunkIndex(rows, chunks, counts, self.stored.shift)
+            return self._foreign.find(index, self.stored.shift)
 
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
@@ -204,12 +196,27 @@ class Hdf5Store:
         with self._lock, failures("read", self.location, CorruptError):
             fits = out.flags.c_contiguous and out.dtype == self.layout.dtype
             target = out if fits else np.empty(out.shape, self.layout.dtype)
-            if self.roots is None:
+            if self._foreign is None:
                 self._open().read_direct(target, source_sel=box.slices or ())
             else:
-                self._ask().read(box, target, self.location, chunk_bytes=self._object_bytes)
+                try:
+                    self._foreign.read(box, target, self._object_bytes)
+                except CorruptError as error:
+                    raise self._corrupt(box, error) from None
         if target is not out:
             out[...] = target
+
+    def _corrupt(self, box: Box, error: CorruptError) -> CorruptError:
+        """The error with the chunk that a box begins in, where that is stored by itself."""
+        axes = self.layout.objects.axes
+        index = tuple(axis.index(start) for axis, start in zip(axes, box.start, strict=True))
+        found = self._find(index) if self.stored.chunked else None
+        if found is None:
+            return error
+        chunk, (offset, length, _) = ",".join(map(str, index)), found
+        return CorruptError(
+            f"{self.location}: chunk ({chunk}) in {self.path}, bytes {offset} to {offset + length}: {error}"
+        )
 
     def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:
         """Write a box with the library's own filters."""
@@ -244,18 +251,9 @@ class Hdf5Store:
             self._dataset = resolve(self._file, self.path, parts_of(self.inner))
         return self._dataset
 
-    def _ask(self) -> Reader:
-        """The process that has the file of somebody else open."""
-        if self._reader is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._reader = Reader(self.path)
-            self._reader.reopen(self.inner)
-        return self._reader
-
     def _close(self) -> None:
-        if self._reader is not None and self._process == os.getpid():
-            self._reader.close()
-        self._reader = None
+        if self._foreign is not None:
+            self._foreign.close()
         file, self._file, self._dataset = self._file, None, None
         if file is not None and self._process == os.getpid():
             file.close()
@@ -306,30 +304,8 @@ class Hdf5Format:
 
     def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Hdf5Store:
         """Open a dataset, or the only one of the file."""
-        return self._follow(path, inner, FileRoots.of(path, allow), _MANY_FILES)
-
-    def _follow(self, path: str, inner: str, roots: Roots, files: int) -> Hdf5Store:
-        """Open a dataset where it is, which may be another file that a link names."""
-        _, size = read_head(path, 0)
-        with failures("open", path):
-            if signature_offset(path) is None:
-                raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
-        with closing(Reader(path)) as reader:
-            facts = reader.describe(inner)
-        if "link" not in facts:
-            with failures("open", path):
-                schema, stored = describe(facts, path, facts["name"], size, roots)
-            if not stored.direct:
-                schema = replace(schema, notes=(*schema.notes, library_note("read", stored.pipeline)))
-            return Hdf5Store(path, facts["name"], schema, stored, roots=roots)
-        name, rest, link = facts["link"]
-        if not files:
-            raise FormatError(f"{path}::{link} leads through more than {_MANY_FILES} files")
-        try:
-            other = roots.resolve(beside(path, name))
-        except ExternalError as error:
-            raise ExternalError(f"{path}::{link} is a link to another file: {error}") from None
-        return self._follow(other, rest, roots, files - 1)
+        roots = FileRoots.of(path, allow)
+        return Hdf5Store(*find(path, inner, roots), roots=roots)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         """The nearest schema that a dataset can have."""
@@ -393,13 +369,12 @@ def _layout(schema: Schema) -> Layout:
     return Layout(schema.dtype, grid, grid, schema.order, codec, partial_reads=raw, partial_writes=raw)
 
 
-def _length(cut: Any) -> int:
-    return int(cut)
-
-
 def _check_same(found: Hdf5Store, schema: Schema) -> None:
-    wanted = _layout(schema), pipeline_of(schema.codec, schema.dtype.itemsize)
-    if (found.layout, found.stored.pipeline) != wanted:
+    # HDF5 adds settings of its own to some filters.
+    wanted, there = (
+        [one.code for one in some] for some in (pipeline_of(schema.codec, schema.dtype.itemsize), found.stored.pipeline)
+    )
+    if found.layout != _layout(schema) or wanted != there:
         raise CorruptError(f"{found.location} is not the dataset that was being written")
 
 

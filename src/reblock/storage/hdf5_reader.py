@@ -98,6 +98,11 @@ class Reader:
             self._stream.close()
         self._channel.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the process is gone."""
+        return self._stream.closed
+
     def __del__(self) -> None:
         # Stores are dropped without a word; a constructor may have failed half way.
         if hasattr(self, "_stream"):

@@ -70,7 +70,7 @@ def unpack_error(value: Any) -> ReblockError:
     name, message, path, number = value
     kind = _ERRORS.get(name, CorruptError)
     if issubclass(kind, DiskError):
-        return kind(str(message), path=str(path), errno=int(number))
+        return DiskError(str(message), path=str(path), errno=int(number))
     return kind(str(message))
 
 

@@ -115,7 +115,7 @@ class NpyFormat:
         if schema.codec:
             notes.append(f"codec {schema.codec} is not kept: npy is not encoded")
         if schema.fill_value is not None:
-            notes.append(f"fill value {schema.fill_value} is not kept: npy has none")
+            notes.append(f"fill value {schema.fill_value!s} is not kept: npy has none")
         if schema.attributes:
             notes.append(f"attributes {', '.join(schema.attributes)} are not kept: npy has none")
         if schema.axes is not None:

@@ -50,9 +50,11 @@ class Staging:
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
         """Whether the target may be made at all; touches nothing."""
-        if os.path.lexists(self.target) and not self.overwrite:
-            raise TargetExistsError(f"{self.target} exists: choose another name, or give --overwrite to replace it")
         parent = os.path.dirname(self.target) or "."
+        with disk_errors("the target cannot be made:", self.target), suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(self.target)
+            if not self.overwrite:
+                raise TargetExistsError(f"{self.target} exists: choose another name, or give --overwrite to replace it")
         if not os.path.isdir(parent):
             missing = FileNotFoundError(2, "No such file or directory")
             raise DiskError.wrap(missing, doing="the target's folder does not exist:", path=parent)

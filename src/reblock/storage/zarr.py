@@ -92,18 +92,20 @@ class ZarrStore(ByExtent):
             data = read(where)
         except FileNotFoundError:
             return [None] * len(units)
-        table = self._index(shard, data)
         per_shard = self._per_shard(shard)
         places = [tuple(u - i * n for u, i, n in zip(unit, index, per_shard, strict=True)) for unit in units]
         most = self.meta.chain.limit(self.layout.unit_bytes)
-        return [self._extent(path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+        try:
+            table = self._index(shard, data)
+            return [self._extent(path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+        except CorruptError as error:
+            chunk, size = ",".join(map(str, index)), shard.index_bytes
+            which = f"bytes 0 to {size}" if shard.at_start else f"the last {size} bytes"
+            raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
 
     def _index(self, shard: Shard, data: Bytes) -> npt.NDArray[np.uint64]:
         table = np.empty((*shard.counts, 2), shard.index.dtype)
-        try:
-            shard.index.decode(data, table.reshape(-1).view(np.uint8))
-        except CorruptError as error:
-            raise CorruptError(f"shard index: {error}") from error
+        shard.index.decode(data, table.reshape(-1).view(np.uint8))
         return table
 
     def _extent(self, path: str, entry: npt.NDArray[np.uint64], most: int) -> Extent | None:
@@ -111,9 +113,7 @@ class ZarrStore(ByExtent):
         if offset == length == _ABSENT:
             return None
         if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not self.meta.chain):
-            raise CorruptError(
-                f"shard index: {length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most"
-            )
+            raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
         return Extent(path, offset, length)
 
     def place(self, index: Index) -> Extent:

@@ -309,7 +309,7 @@ def _unbase64(job: _Job) -> Flat:
     most = (job.out.size + 2) // 3 * 4
     if job.data.size != most if job.exact else job.data.size > most:
         raise ValueError(f"{job.data.size:,} bytes stored, {most:,} expected")
-    return np.frombuffer(base64.standard_b64decode(job.data), np.uint8)
+    return np.frombuffer(base64.standard_b64decode(job.data.data), np.uint8)
 
 
 def _unfilter(job: _Job) -> Flat:

@@ -22,8 +22,8 @@ from reblock.storage.zarr_values import dtype_v2, dtype_v3, fill_from_json
 
 #: The attribute in which xarray keeps names of axes in v2.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
-#: Largest index of a shard.
-INDEX_BYTES = 1 << 28
+#: Largest index of a shard; it is held three times while it is read.
+INDEX_BYTES = 1 << 25
 #: Most codecs of an array: each is applied to each chunk.
 _MANY_CODECS = 32
 #: What zarr-python assumes where a shard does not say how its index is stored.

@@ -29,6 +29,8 @@ _COUNTED_BYTES, _STEP = _PIECE_BYTES // 4, 5
 _UNEVEN = 0.03
 #: Words of a piece that may be like another one: a match or two saves nothing.
 _SAME_WORDS = 32
+#: Every how many pieces words are searched.
+_SEARCHED = 4
 #: The library takes sizes of 32 bits.
 _MOST_BYTES = (1 << 32) - 1
 #: An empty last block.
@@ -101,23 +103,29 @@ def _frame(data: Flat, container: Container) -> tuple[bytes, bytes]:
 def noise_bytes(data: Flat) -> int:
     """How many bytes at the start are noise to a compressor, in whole pieces."""
     size = 0
-    while size + _PIECE_BYTES <= data.size and _is_noise(data[size : size + _PIECE_BYTES]):
+    while size + _PIECE_BYTES <= data.size:
+        piece = data[size : size + _PIECE_BYTES]
+        # Values tell most; a search for words takes longer, and what it finds goes on for many pieces.
+        if not _is_even(piece) or (not size // _PIECE_BYTES % _SEARCHED and _repeats(piece)):
+            break
         size += _PIECE_BYTES
     return size
 
 
-def _is_noise(piece: Flat) -> bool:
-    """Whether values are evenly spread in every part of a piece, and words hardly come twice in it."""
+def _is_even(piece: Flat) -> bool:
+    """Whether all values are about as frequent in every part of a piece, so that shorter codes gain nothing."""
     parts = piece.reshape(-1, _COUNTED_BYTES)[:, ::_STEP]
     number = parts.shape[1]
     # An estimate without bias of how often two values are the same: 1/256 for noise.
-    expected = number * (number - 1) / 256
-    for part in parts:
-        counts = np.bincount(part, minlength=256)
-        if int(counts @ (counts - 1)) > (1 + _UNEVEN) * expected:
-            return False
+    most = (1 + _UNEVEN) * number * (number - 1) / 256
+    counts = (np.bincount(part, minlength=256) for part in parts)
+    return all(int(count @ (count - 1)) <= most for count in counts)
+
+
+def _repeats(piece: Flat) -> bool:
+    """Whether words come twice in a piece, so that references to earlier ones gain something."""
     words = np.sort(piece.view(np.uint32))
-    return int(np.count_nonzero(words[1:] == words[:-1])) <= _SAME_WORDS
+    return int(np.count_nonzero(words[1:] == words[:-1])) > _SAME_WORDS
 
 
 # -------------------------------------------------------------------- decoding

@@ -8,7 +8,7 @@ What is read is a product over axes, so every choice is priced without listing a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 
@@ -51,10 +51,27 @@ def _met(start: int, stop: int, chunk: int, whole: int) -> int:
     return min(-(-stop // chunk) * chunk, whole) - start // chunk * chunk
 
 
+def pieces(job: Job, region: Region, most_bytes: int) -> Iterator[Region]:
+    """A region cut between source chunks, so that the chunks that a piece meets have at most so many bytes."""
+    steps = _fill(job, most_bytes, reversed(range(len(job.shape))))
+    cuts = (
+        sorted({side.start, *range(-(-side.start // step) * step, side.stop, step)})
+        for side, step in zip(region, steps, strict=True)
+    )
+    pairs = ([*zip(cut, [*cut[1:], side.stop], strict=True)] for cut, side in zip(cuts, region, strict=True))
+    for piece in product(*pairs):
+        yield tuple(slice(*pair) for pair in piece)
+
+
 def grouped(job: Job, most_bytes: int) -> Lengths:
     """Whole source chunks together, as many along the first axes as fit into so many bytes."""
+    return _fill(job, most_bytes, range(len(job.shape)))
+
+
+def _fill(job: Job, most_bytes: int, axes: Iterable[int]) -> Lengths:
+    """Lengths of a box of whole source chunks that is stretched axis by axis."""
     lengths = list(job.source_chunks)
-    for axis, whole in enumerate(job.shape):
+    for axis in axes:
         fit = max(1, most_bytes // job.bytes_of(tuple(lengths)))
-        lengths[axis] = min(whole, lengths[axis] * fit)
+        lengths[axis] = min(job.shape[axis], lengths[axis] * fit)
     return tuple(lengths)

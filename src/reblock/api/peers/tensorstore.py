@@ -1,15 +1,17 @@
-"""tensorstore: regions copied from store to store, with one pool of cached chunks for all of them."""
+"""tensorstore: a loop over regions, each read piece by piece and written at once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorstore
 
 from reblock.api.peers.job import Job
 from reblock.api.peers.measure import measure
-from reblock.api.peers.regions import regions
+from reblock.api.peers.regions import Region, pieces, regions
 from reblock.api.peers.rows import Rows
 
 #: Files that may be read or written at once.
@@ -22,7 +24,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def copy(job: Job) -> None:
-    """Half of the memory is the region's; every chunk that is asked for at once is in flight at once, so reads are cut."""
+    """Half of the memory is the region's; chunks that are asked for together are held together, so reads are cut."""
     context = tensorstore.Context(
         {
             "data_copy_concurrency": {"limit": job.threads},
@@ -31,14 +33,32 @@ def copy(job: Job) -> None:
             "file_io_sync": False,
         }
     )
-    source = _source(job, context)
     target = tensorstore.open(_target(job), context=context, create=True).result()
+    read = _reader(job, context)
     for region in regions(job, job.memory_bytes // 2):
+        target[region].write(read(region), can_reference_source_data_indefinitely=True).result()
+
+
+def _reader(job: Job, context: Any) -> Callable[[Region], npt.NDArray[Any]]:
+    """What gives a region in memory."""
+    if job.source_format == "npy":
+        return Rows(job.source).__getitem__
+    source = tensorstore.open(
+        {"driver": "zarr3", "kvstore": {"driver": "file", "path": job.source}}, context=context, open=True
+    ).result()
+
+    def read(region: Region) -> npt.NDArray[Any]:
         buffer = np.empty([side.stop - side.start for side in region], job.dtype)
-        into = tensorstore.array(buffer, context=context)
-        for piece, inside in _pieces(job, region, job.memory_bytes // 4):
-            into[inside].write(source[piece]).result()
-        target[region].write(into, can_reference_source_data_indefinitely=True).result()
+        origin = tensorstore.array(buffer, context=context)[
+            tensorstore.d[:].translate_to[[side.start for side in region]]
+        ]
+        for piece in pieces(job, region, job.memory_bytes // 4):
+            origin[piece].write(source[piece]).result()
+        return buffer
+
+    return read
+
+
 def _target(job: Job) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
     if job.codec != "none":
@@ -58,6 +78,5 @@ def _target(job: Job) -> dict[str, Any]:
             "codecs": codecs,
             "fill_value": 0,
         },
-        "recheck_cached_data": False,
         "store_data_equal_to_fill_value": True,
     }

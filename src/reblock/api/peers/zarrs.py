@@ -18,9 +18,12 @@ def run(job: Job) -> dict[str, Any]:
         {
             "codec_pipeline.path": f"{zarrs.__name__}.ZarrsCodecPipeline",
             "codec_pipeline.chunk_concurrent_maximum": job.threads,
+            "codec_pipeline.direct_io": True,
             "codec_pipeline.strict": True,
             "threading.max_workers": job.threads,
             "array.write_empty_chunks": True,
         }
     )
-    return measure(lambda: copy(job, 2 * job.threads))
+    # Of an encoded chunk that a read meets in part, all is held until the read ends.
+    piece_bytes = None if job.codec == "none" else job.memory_bytes // 8
+    return measure(lambda: copy(job, 2 * job.threads, piece_bytes))

@@ -1,9 +1,13 @@
-"""Coarsening: neighbouring steps of a plan become one, where that costs nothing.
+"""The last touch to a chosen plan: larger steps where they are free, and small gaps read over where that is faster.
 
 The search counts seeks and bytes, and those do not mind whether ten thousand small tasks are done one by one or as
 a hundred larger ones. The engine does: within one step it moves many chunks without asking the interpreter, and
 has more of them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and
 memory stays modest.
+
+Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
+jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
+in full.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from reblock.cost.estimate import moving_seconds
 from reblock.cost.memory import buffer_bytes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Layout, Pass, Plan, Problem
+from reblock.model import Access, Device, Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, sweep
 
 #: Steps that read this much are large enough.
@@ -36,6 +41,33 @@ def coarsen(plan: Plan, problem: Problem) -> Plan:
         return fit(replace(plan, passes=passes), problem)
     except Refused:
         return plan
+
+
+def coalesce(plan: Plan, problem: Problem) -> Plan:
+    """The same plan, reading over gaps where that is faster; the plan itself where it is not."""
+    if problem.held:
+        return plan
+    first, scratch, _ = problem.devices
+    devices = [first, *(scratch for _ in plan.scratch)]
+    sides = zip(plan.sides(problem.source, problem.target), devices, strict=True)
+    passes = tuple(_coalesce(made, source, device) for (made, source, _), device in sides)
+    if passes == plan.passes:
+        return plan
+    try:
+        return fit(replace(plan, passes=passes), problem)
+    except Refused:
+        return plan
+
+
+def _coalesce(made: Pass, source: Layout, device: Device) -> Pass:
+    if made.read_access is not Access.RUNS or source.indexed:
+        return made
+
+    def seconds(coalesced: int) -> float:
+        counts = traffic(made.reads, source, made.read_access, coalesced=coalesced)
+        return float(moving_seconds(counts, device, device.read_bytes_per_second))
+
+    return replace(made, coalesced=min(range(source.ndim), key=seconds, default=0))
 
 
 def _coarsen(made: Pass, source: Layout, target: Layout, problem: Problem) -> Pass:
