@@ -9,8 +9,10 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # Processes that share the test run; 0 runs the tests in one.
 WORKERS ?= 2
-# Examples that each property gets under `make fuzz`, and what to pass on to pytest.
+# Examples that each property gets under `make fuzz`, seconds that all readers together get changed bytes, and what to
+# pass on to pytest.
 EXAMPLES ?= 2000
+FUZZ_SECONDS ?= 600
 ARGS ?=
 
 VENV := .venv
@@ -59,8 +61,8 @@ format: $(VENV)/.dev ## mend style where that can be done by a program
 test-faults: $(VENV)/.dev debian ## run only the tests that kill runs and make calls fail
 	$(BIN)/pytest -m faults $(ARGS)
 
-fuzz: $(VENV)/.dev ## run the property tests with many more examples (EXAMPLES=2000)
-	REBLOCK_EXAMPLES=$(EXAMPLES) $(BIN)/pytest --numprocesses=$(WORKERS) -m 'not faults' --timeout=0 $(ARGS)
+fuzz: $(VENV)/.dev ## run the property tests with many more examples (EXAMPLES=2000, FUZZ_SECONDS=600)
+	REBLOCK_EXAMPLES=$(EXAMPLES) REBLOCK_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest --numprocesses=$(WORKERS) -m 'not faults' --timeout=0 $(ARGS)
 
 debian: ## install the Debian packages that tests use, where that is possible
 	@scripts/debian-packages

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 
@@ -56,6 +56,8 @@ class Attempt:
     """Told how far the run is."""
     cancelled: Callable[[], bool]
     """Whether to stop."""
+    budget_bytes: int = 0
+    """Memory that the user granted; so much may wait to be made durable."""
     scratch_bytes: int = 0
     """Largest size of the intermediate arrays."""
     measured: list[Measured] = field(default_factory=list)
@@ -138,7 +140,10 @@ class Attempt:
     # ---------------------------------------------------------------- the work
     def _work(self, journal: Journal) -> None:
         ledger = GroupCommit(
-            journal, memory_bytes=self.plan.memory_bytes, digest=self.digest, unchanged=self._source.check
+            journal,
+            memory_bytes=max(self.budget_bytes, self.plan.memory_bytes),
+            digest=self.digest,
+            unchanged=self._source.check,
         )
         with self._kept(ledger), self._disk_errors():
             with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:
@@ -196,9 +201,8 @@ class Attempt:
             files = max(layout.objects.count for layout in self.plan.scratch)
             needs.append(Need(scratch.folder, self.scratch_bytes, files, certain=True))
         self.notes += check_space(needs)
-        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest)
-        if not self.plan.scratch:
-            watch = replace(watch, not_after_ns=journal.header["started_ns"])
+        started = journal.header["started_ns"]
+        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest, not_after_ns=started)
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
         ledger.flush()
         self._source.check()

@@ -194,6 +194,7 @@ def run(
             digest=digest,
             progress=progress,
             cancelled=cancelled,
+            budget_bytes=problem.memory_bytes,
             scratch_bytes=job.cost.scratch_bytes,
         )
         attempt.run()

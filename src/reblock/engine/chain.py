@@ -65,7 +65,7 @@ def _run(
             target,
             memory_bytes=plan.memory_bytes,
             depth=plan.depth,
-            watch=watch if number == last else watch.hidden(),
+            watch=watch.of_pass(number, len(plan.passes)),
             number=number,
             tasks=tasks,
         )

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from time import time_ns
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,8 @@ from reblock.model.roots import Roots
 PAGE_BYTES = 4096
 #: Transfers from this size on go past the page cache.
 DIRECT_BYTES = 256 << 10
+#: A file dated later than this from now was not written just now.
+_FUTURE_NS = 60 * 10**9
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
@@ -38,8 +41,8 @@ class Handle:
         return os.fstat(self._descriptor).st_size
 
     def check_unchanged(self, not_after_ns: int) -> None:
-        """The file must not have been changed after a moment."""
-        if not_after_ns != NEVER and os.fstat(self._descriptor).st_mtime_ns > not_after_ns:
+        """The file must not have been changed after a moment; a date far in the future is just wrong."""
+        if not_after_ns != NEVER and not_after_ns < os.fstat(self._descriptor).st_mtime_ns < time_ns() + _FUTURE_NS:
             self.close()
             raise changed(self.path)
 

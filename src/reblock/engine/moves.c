@@ -24,6 +24,7 @@
 #endif
 #define MOST_AXES 32
 #define PAGE 4096
+#define FUTURE 60 /* a file dated later than so many seconds from now was not written just now: its date is wrong */
 
 /* A write box on its way to completion. */
 typedef struct {
@@ -334,7 +335,8 @@ static int check_source(const Pass *pass, const Row *row, int fd, Result *result
     int64_t found = (int64_t)status.st_size - row->base;
     if (found < row->size || (row->exact && found > row->size))
         return fail(result, WRONG_SIZE, 0, row->base, row->size, found);
-    if ((int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec > pass->not_after)
+    int64_t changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    if (changed > pass->not_after && changed < (int64_t)(time(NULL) + FUTURE) * 1000000000)
         return fail(result, CHANGED, 0, row->base, row->size, found);
     return 0;
 }

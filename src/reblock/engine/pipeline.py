@@ -66,9 +66,13 @@ class Watch:
     not_after_ns: int = native.NEVER
     """A source file that was changed later has changed during the run."""
 
-    def hidden(self) -> Watch:
-        """For a pass before the last: nothing of it is in the target, and what it read is not the source."""
-        return replace(self, progress=lambda _: None)
+    def of_pass(self, number: int, count: int) -> Watch:
+        """For one pass of several: only the first reads the source, only the last writes the target."""
+        return replace(
+            self,
+            progress=self.progress if number == count - 1 else lambda _: None,
+            not_after_ns=native.NEVER if number else self.not_after_ns,
+        )
 
 
 def execute(
@@ -354,27 +358,26 @@ class _Pipeline:
 
     # ---------------------------------------------------------------- writers
     def _write(self, buffers: list[Buffer]) -> None:
-        if self._error is not None:
+        """Write complete boxes. A run that is cancelled still does: they are all there is to show for the reading."""
+        if self._error is not None and not isinstance(self._error, KeyboardInterrupt):
             return
         times = Times()
         try:
-            self._check()
             traffic, finished = self._writer.write(buffers, times)
             if self._watch.ledger is not None:
                 self._watch.ledger.record(self._number, finished)
+            with self._lock:
+                for buffer in buffers:
+                    del self._open[buffer.number]
+                    self._held -= buffer.box.size
+                    self.measured.sums += buffer.sums
+                self.measured.target += traffic
+                self.measured.write_boxes += len(buffers)
+                self.measured.times.add(times)
+            self._buffers.give([buffer.memory for buffer in buffers])
+            self._watch.progress(sum(one.bytes for one in finished))
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
-            return
-        with self._lock:
-            for buffer in buffers:
-                del self._open[buffer.number]
-                self._held -= buffer.box.size
-                self.measured.sums += buffer.sums
-            self.measured.target += traffic
-            self.measured.write_boxes += len(buffers)
-            self.measured.times.add(times)
-        self._buffers.give([buffer.memory for buffer in buffers])
-        self._watch.progress(sum(one.bytes for one in finished))
 
 
 def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:

@@ -18,7 +18,7 @@ from typing import Any
 from reblock.storage.files import disk_errors, sync
 
 #: Files of a group from which on the whole file system is synced at once.
-MANY_FILES = 64
+MANY_FILES = 16
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
 #: Answers of a kernel or a file system that does not know a call.

@@ -19,7 +19,12 @@ WORKER_BYTES = 256 << 20
 
 def run(job: Job) -> dict[str, Any]:
     """Copy in one graph; the cluster is started before the time runs."""
-    settings = {"distributed.scheduler.worker-ttl": None, "distributed.logging.distributed": "error"}
+    settings = {
+        # Buffers follow the budget; a worker that takes more than its limit waits, and is not killed.
+        "distributed.p2p.comm.buffer": job.memory_bytes // 8,
+        "distributed.p2p.storage.buffer": job.memory_bytes // 8,
+        "distributed.worker.memory.terminate": False,
+    }
     with (
         dask.config.set(settings),
         LocalCluster(
