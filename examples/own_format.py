@@ -25,8 +25,9 @@ import pytest
 import reblock
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.geometry import Grid
-from reblock.model import Bytes, Codec, Extent, Index, Layout, Read, Schema
+from reblock.model import Bytes, Codec, Extent, Index, Layout, Read, Roots, Schema
 from reblock.storage.by_extent import RawByExtent
+from reblock.storage.roots import FileRoots
 from reblock.testing.contract import FormatContract
 
 HEADER = 512
@@ -38,6 +39,7 @@ class PlainStore(RawByExtent):
 
     path: str
     schema: Schema
+    roots: Roots | None = None
     format = "plain"
     fills = False
 
@@ -63,7 +65,7 @@ class PlainStore(RawByExtent):
         said = {"plain": 1, "shape": list(self.schema.shape), "dtype": self.schema.dtype.str}
         return json.dumps(said).encode().ljust(HEADER - 1) + b"\n"
 
-    def commit(self) -> None:
+    def commit(self, digest: str | None = None) -> None:
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 
@@ -89,7 +91,8 @@ class PlainFormat:
             with open(path, "rb") as file:
                 said = json.loads(file.read(HEADER))
                 size = file.seek(0, os.SEEK_END)
-            store = PlainStore(path, _schema(tuple(said["shape"]), np.dtype(said["dtype"])))
+            schema = _schema(tuple(said["shape"]), np.dtype(said["dtype"]))
+            store = PlainStore(path, schema, FileRoots.of(path, allow))
         except OSError as error:
             raise DiskError.wrap(error, doing="open", path=path) from error
         except (ValueError, KeyError, TypeError) as error:

@@ -186,7 +186,7 @@ def test_info(ask: Ask, call: Call, sample: Any) -> None:
     ask("run", "x.npy", "y.zarr", "--chunks", "7,11")
     found = ask("info", "y.zarr")
     keys = ["format", "shape", "dtype", "chunks", "shards", "order", "codec", "fill_value", "axes", "attributes"]
-    assert set(found) == set(keys)
+    assert set(found) == {*keys, "digest"}
     assert (found["format"], found["shape"], found["chunks"], found["dtype"]) == ("zarr", [20, 30], [7, 11], "<i4")
     shown = call("info", "y.zarr").stdout
     assert "20 × 30" in shown

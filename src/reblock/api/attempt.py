@@ -206,9 +206,9 @@ class Attempt:
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
         ledger.flush()
         self._source.check()
-        store.commit()
         if self.digest:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
+        store.commit(self.sums)
 
     def _teller(self, done: int, whole: int) -> Callable[[int], None]:
         lock = Lock()

@@ -17,6 +17,7 @@ from reblock.api.request import (
     is_strict,
     one_of,
     parse_codec,
+    target_schema,
     wanted_schema,
 )
 from reblock.engine import Report, View, measured_cost, total_times
@@ -82,6 +83,7 @@ def plan(
     transpose: str | Sequence[int] | None = None,
     region: str | Sequence[slice] | None = None,
     codec: str | Codec | None = None,
+    checksum: bool = False,
     dtype: Any = None,
     strategy: str = AUTO,
     objective: str = "time",
@@ -101,7 +103,8 @@ def plan(
 ) -> Job:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
-    The source is a stored array, or — for arithmetic alone — `shape`, `dtype` and `source_chunks`.
+    The source is a stored array, or — for arithmetic alone — `shape`, `dtype` and `source_chunks`. `checksum` ends the
+    target's codec in a checksum of each chunk, so that every reader notices damage.
 
     Examples
     --------
@@ -119,6 +122,8 @@ def plan(
     if source is None:
         if shape is None or dtype is None or source_chunks is None or chunks is None:
             raise UsageError("a plan without a source needs --shape, --dtype, --source-chunks and --chunks")
+        if checksum:
+            raise UsageError("--checksum is for a target of a known format; without a source, name it in --codec")
         view_layout, schema, layout = abstract_layouts(
             parse_shape(shape), dtype, source_chunks, parse_codec(source_codec), chunks, wanted_codec, transpose, region
         )
@@ -137,7 +142,8 @@ def plan(
         if where is not None and where.is_url:
             raise UsageError(f"{where.path}: only local files can be written in this version, not URLs")
         kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
-        schema = kind.adapt(wanted_schema(view, chunks, shards, wanted_codec, dtype), asked)
+        wanted = wanted_schema(view, chunks, shards, wanted_codec, dtype)
+        schema = target_schema(kind, wanted, asked, checksum=checksum)
         view_layout, layout = view.layout, kind.layout(schema)
         if strategy == AUTO and not is_contiguous(layout):
             # A chunk that is written at once is durable at once; only a strategy asked for by name cuts chunks.

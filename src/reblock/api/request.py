@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,12 @@ from reblock.errors import UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.geometry.notation import AUTO, Chunks, parse_chunks, parse_order, parse_region
-from reblock.model import Codec, Device, Layout, Schema
+from reblock.model import Codec, Device, Format, Layout, Schema
+from reblock.model.codec import Stage
 from reblock.planner import proportional
+
+#: Stage that ends a codec in a checksum, by format.
+_CHECKSUMS = {"zarr": "crc32c", "zarr2": "crc32c", "hdf5": "fletcher32"}
 
 
 def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any) -> Schema:
@@ -39,8 +43,23 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
         codec=schema.codec if codec is None else codec,
         fill_value=_cast(schema.fill_value, wanted_dtype),
         axes=names,
+        digest=None,
         notes=_conversion(schema.dtype, wanted_dtype),
     )
+
+
+def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, checksum: bool) -> Schema:
+    """What the target will be: the nearest to what is wanted that its format can hold, with a checksum if asked for."""
+    schema = kind.adapt(wanted, asked)
+    if not checksum or any(name in _CHECKSUMS.values() for name in schema.codec.names):
+        return schema
+    name = _CHECKSUMS.get(kind.name)
+    if name is None:
+        having = ", ".join(_CHECKSUMS)
+        raise UsageError(f"--checksum: {kind.name} has no place for checksums of chunks; {having} have")
+    codec = Codec((*schema.codec.stages, Stage.of(name)))
+    schema = kind.adapt(replace(schema, codec=codec), {*asked, "codec"})
+    return replace(schema, notes=tuple(dict.fromkeys(schema.notes)))
 
 
 def _conversion(before: np.dtype[Any], after: np.dtype[Any]) -> tuple[str, ...]:

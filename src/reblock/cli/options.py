@@ -53,6 +53,11 @@ target = _together(
         transpose,
         region,
         click.option("--codec", metavar="CODEC", help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]"),
+        click.option(
+            "--checksum",
+            is_flag=True,
+            help="End DST's codec in a checksum of each chunk: crc32c in zarr, fletcher32 in hdf5.",
+        ),
         click.option("--dtype", metavar="DTYPE", help="Type of an element, such as f4 or >u2.  [default: SRC's]"),
         from_format,
         allow_external,

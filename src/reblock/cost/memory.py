@@ -48,7 +48,7 @@ PIECE_BYTES = 4 << 20
 SMALL_PIECE_BYTES = 1 << 12
 
 #: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
-LEAST_BEHIND, MOST_BEHIND = 16 << 20, 128 << 20
+LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
 
 Points = tuple[tuple[int, int], ...]
 
@@ -231,7 +231,7 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
 def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
     """Bytes of one unit on its way through the engine, beside the write buffers."""
     if source.encoded:
-        reading = source.unit_bytes + most_stored_bytes(source.unit_bytes)
+        reading = decoding_bytes(source)
     elif source.indexed:
         reading = source.unit_bytes
     else:
@@ -239,8 +239,24 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
         if sweep.read_access is Access.RUNS:
             visit = visit_shape(sweep, source)
         reading = int(piece_bytes(prod(visit), source))
-    writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
-    return reading + writing
+    return reading + encoding_bytes(target)
+
+
+def decoding_bytes(source: Layout) -> int:
+    """Bytes that decoding a unit takes: its stored bytes, its elements, and a copy between the stages of a codec."""
+    return most_stored_bytes(source.unit_bytes) + source.unit_bytes * (1 + _between(source))
+
+
+def encoding_bytes(target: Layout) -> int:
+    """Bytes that encoding an object takes: what will be stored, and copies between the stages of a codec."""
+    if not (target.encoded or target.indexed):
+        return 0
+    return most_stored_bytes(target.object_bytes) + 2 * target.unit_bytes * _between(target)
+
+
+def _between(layout: Layout) -> bool:
+    """Whether a codec has stages that hand over a whole unit."""
+    return "+" in layout.codec
 
 
 def visit_shape(sweep: Pass, source: Layout) -> tuple[int, ...]:

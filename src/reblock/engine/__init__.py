@@ -4,7 +4,7 @@ from reblock.engine.chain import Scratch, execute_plan
 from reblock.engine.disk import Disk
 from reblock.engine.pipeline import Watch, execute
 from reblock.engine.reference import execute_in_order
-from reblock.engine.region import differences, load
+from reblock.engine.region import compare, load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 
@@ -16,7 +16,7 @@ __all__ = [
     "Times",
     "View",
     "Watch",
-    "differences",
+    "compare",
     "execute",
     "execute_in_order",
     "execute_plan",

@@ -429,6 +429,7 @@ int reblock_read(const Pass *pass, const Window *window, int64_t count, const in
 typedef struct {
     const char *memory, *before;
     int64_t path, offset, size, head, direct; /* head: bytes of `before`; they go in front of the offset */
+    int64_t exact;                            /* whether the file ends there, whatever it was before */
 } Out;
 
 static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
@@ -461,7 +462,8 @@ static int write_out(const Out *out, const char *path, Result *result) {
         fd = open(path, flags, 0666);
     }
     if (fd < 0) return fail(result, OPENING, errno, out->offset, out->size, 0);
-    if ((out->head && write_all(fd, out->before, out->head, out->offset - out->head)) || write_body(fd, out, direct)) {
+    if ((out->head && write_all(fd, out->before, out->head, out->offset - out->head)) || write_body(fd, out, direct) ||
+        (out->exact && ftruncate(fd, (off_t)(out->offset + out->size)))) {
         int error = errno;
         close(fd);
         return fail(result, WRITING, error, out->offset, out->size, 0);

@@ -227,7 +227,7 @@ class _Pipeline:
         claimed = 0
         for some in rows.visits(self._view, box, self._full):
             start, count = 0, len(some.table)
-            step = max(min(_BATCH_BYTES // max(int(some.table[0, 3]), 1), _BATCH), 1)
+            step = max(min(_BATCH_BYTES // max(some.bytes, 1), _BATCH), 1)
             while start < count:
                 stop = min(start + step, count)
                 while claimed < len(touches) and touches[claimed] < some.first + stop:
@@ -287,7 +287,7 @@ class _Pipeline:
         paths = native.Paths()
         table[:, 1] = [paths.add(some.names[at]) for at in chosen.tolist()]
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
-        staging = self._staging()("stored", int(table[:, 3].max()) + 2 * PAGE_BYTES)
+        staging = self._staging()("stored", some.bytes + 2 * PAGE_BYTES)
         names = paths.joined()
         with ExitStack() as opened:
             while not moves.read(window.native, table, names, staging, result, completed):

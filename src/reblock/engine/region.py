@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES
 from reblock.cost.seeks import traffic
 from reblock.engine.buffers import Staging
+from reblock.engine.digest import sums
 from reblock.engine.disk import Disk
 from reblock.engine.reading import full_axes, visits
 from reblock.engine.reference import load_visit, require_fill
 from reblock.engine.view import Array, View, part
 from reblock.engine.writing import fill_scalar
 from reblock.geometry import Box, Grid
-from reblock.model import Access
+from reblock.model import Access, Sums
 
 
 def load(view: View, box: Box, disk: Disk | None = None) -> Array:
@@ -39,13 +41,26 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     return out
 
 
-def differences(one: View, two: View, *, memory_bytes: int) -> Iterator[Box]:
-    """Boxes in which two views of one shape differ in any bit, byte order apart."""
-    grid = _cheapest_slabs(one, two, memory_bytes)
+class Compared(NamedTuple):
+    """One box of two views."""
+
+    box: Box
+    """Where."""
+    same: bool
+    """Whether both have the same bits there, byte order apart."""
+    one: Sums
+    """Digest sums of the first view's elements."""
+    two: Sums
+    """Digest sums of the second view's elements."""
+
+
+def compare(one: View, two: View, *, memory_bytes: int) -> Iterator[Compared]:
+    """Two views of one shape, box by box, each read once."""
+    grid, shape = _cheapest_slabs(one, two, memory_bytes), one.layout.shape
     for index in grid.indices():
         box = grid.box(index)
-        if not same_bits(load(one, box), load(two, box)):
-            yield box
+        left, right = load(one, box), load(two, box)
+        yield Compared(box, same_bits(left, right), *(sums(array, box.start, shape) for array in (left, right)))
 
 
 def _cheapest_slabs(one: View, two: View, memory_bytes: int) -> Grid:

@@ -36,6 +36,8 @@ class Rows(NamedTuple):
     """The objects, in the store's own numbering."""
     names: list[str]
     """Their files."""
+    bytes: int
+    """The most that one of them reads."""
 
 
 def fits(sweep: Pass, source: Layout, way: Way) -> bool:
@@ -96,7 +98,8 @@ def _with_files(view: View, first: int, table: Ints, steps: list[Index], box: Bo
         names.append(name if roots is None or not name or roots.allows(name) else roots.resolve(name))
         row[2] = 0 if extent is None else extent.offset
         row[4] = extent is not None and extent.length is None
-    return Rows(first, table, objects, names)
+    most = int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max()) * layout.itemsize
+    return Rows(first, table, objects, names, most)
 
 
 def wanted(some: Rows, at: int) -> Box:

@@ -23,7 +23,7 @@ from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import Access, Bytes, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
+from reblock.model import Access, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
 
 
 @dataclass
@@ -42,17 +42,17 @@ class Buffer:
     """Its bytes, in disk order, and the record of what has arrived."""
     layout: Layout
     """The target's."""
-    encoded: Bytes | None = None
-    """The object as it is to be stored, where the source stores the same."""
+    kept: int | None = None
+    """Bytes of the object as it is to be stored, once those have taken the place of the elements."""
 
     def begin(self) -> None:
         """Nothing has arrived yet."""
         self.memory.record[1:] = self.box.size, 0, 0
 
     def keep(self, stored: Flat) -> None:
-        """The object will be written as it was read: its bytes take the place of its elements, if they are fewer."""
+        """What is to be stored takes the place of the elements, if it is no more than they are."""
         if stored.size <= self.memory.flat.size:
-            self.encoded = self.memory.flat[: stored.size].data
+            self.kept = stored.size
             self.memory.flat[: stored.size] = stored
 
     @cached_property
@@ -102,8 +102,7 @@ class Writer:
         self._disk = disk
         layout = store.layout
         self._raw = not (layout.encoded or layout.indexed)
-        plain = self._raw and access is Access.UNITS and store.writes is Way.EXTENT
-        self._moves = moves if plain else None
+        self._moves = moves if access is Access.UNITS and store.writes is Way.EXTENT else None
         self._serial = serial or Lock()
         self._made: set[Index] = set()
         self._making = Lock()
@@ -142,16 +141,18 @@ class Writer:
         self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
         paths, finished, kept = native.Paths(), [], []
-        rows = np.empty((len(buffers), 7), np.int64)
+        rows = np.empty((len(buffers), 8), np.int64)
         for row, buffer in zip(rows, buffers, strict=True):
             place = self.store.place(buffer.index)
             before = np.frombuffer(self.store.preamble(buffer.index), np.uint8)
-            size = buffer.memory.flat.size
-            direct = size >= DIRECT_BYTES and not place.offset
-            kept.append(before)
-            head = len(before)
-            at = native.address(before) if head else 0
-            row[:] = (buffer.memory.record[0], at, paths.add(place.path), place.offset, size, head, direct)
+            data = self._bytes(buffer, times)
+            kept += [before, data]
+            own = data.base is buffer.memory.flat.base
+            direct = own and data.size >= DIRECT_BYTES and not place.offset
+            row[:] = (
+                *(native.address(data), native.address(before) if before.size else 0),
+                *(paths.add(place.path), place.offset, data.size, before.size, direct, place.length is None),
+            )
             finished.append(self._finished(buffer, place.path))
         result = native.Result()
         names, made = paths.joined(), -1
@@ -164,6 +165,19 @@ class Writer:
             made = result.row
         times.write += result.io_ns / 1e9
         return Traffic(result.opens, result.opens, result.opens, result.bytes), finished
+
+    def _bytes(self, buffer: Buffer, times: Times) -> Flat:
+        """What is to be stored, in the buffer's own memory where it fits: that is aligned, and counted already."""
+        if self._raw:
+            return buffer.memory.flat
+        if buffer.kept is None:
+            began = perf_counter()
+            encoded = np.frombuffer(self.store.encode(buffer.memory.flat), np.uint8)
+            times.encode += perf_counter() - began
+            if encoded.size > buffer.memory.flat.size:
+                return encoded
+            buffer.keep(encoded)
+        return buffer.memory.flat[: buffer.kept]
 
     # ---------------------------------------------------------------- one box
     def _write_one(self, buffer: Buffer, times: Times) -> tuple[Traffic, str]:
@@ -179,30 +193,24 @@ class Writer:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done
-        data = buffer.memory.flat
-        encoded = data.data if self._raw else buffer.encoded or self.store.encode(data)
+        data = self._bytes(buffer, times)
         ready = perf_counter()
-        times.encode += ready - began
-        path = self._hand_over(buffer, encoded)
+        path = self._hand_over(buffer, data)
         times.write += perf_counter() - ready
         return self._whole(buffer, size), path
 
-    def _hand_over(self, buffer: Buffer, encoded: Bytes) -> str:
-        """Write an encoded object; says to which file."""
+    def _hand_over(self, buffer: Buffer, data: Flat) -> str:
+        """Write an object's bytes; says to which file."""
         if self.store.writes is Way.UNIT:
             with self._serial:
-                self.store.write_unit(buffer.index, encoded)
+                self.store.write_unit(buffer.index, data.data)
             return ""
         place = self.store.place(buffer.index)
-        if self._raw and not place.offset and len(encoded) >= DIRECT_BYTES:
-            with self._disk.writer(place.path, direct=True) as handle:
-                handle.write_whole(buffer.memory.flat)
-            return place.path
         before = self.store.preamble(buffer.index)
         with self._disk.writer(place.path) as handle:
-            handle.write([before, encoded], place.offset - len(before))
-            if not self._raw and place.length is None:
-                handle.resize(place.offset + len(encoded))
+            handle.write([before, data.data], place.offset - len(before))
+            if place.length is None:
+                handle.resize(place.offset + data.size)
         return place.path
 
     def _whole(self, buffer: Buffer, size: int) -> Traffic:

@@ -34,6 +34,8 @@ class Schema:
     """User metadata: values are JSON values, numpy scalars or numpy arrays."""
     axes: tuple[str, ...] | None = None
     """Names of the axes."""
+    digest: str | None = None
+    """Digest of the elements that was stored with the array, where one was."""
     notes: tuple[str, ...] = ()
     """What could not be kept as it was, in words for the report."""
 

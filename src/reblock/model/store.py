@@ -142,8 +142,12 @@ class Store(Protocol):
     def checkpoint(self) -> None:
         """Make durable what was handed to `write_unit` and `write_box`; files that the engine wrote it syncs itself."""
 
-    def commit(self) -> None:
-        """Finish the array: metadata last, everything durable, handles closed."""
+    def commit(self, digest: str | None = None) -> None:
+        """Finish the array: metadata last, everything durable, handles closed.
+
+        The digest of its elements is stored with it where the format has a place for it, and may be asked for again
+        as `schema.digest`.
+        """
 
     def abort(self) -> None:
         """Close handles and leave the files as they are."""

@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, total
-from reblock.cost.memory import most_stored_bytes
+from reblock.cost.memory import encoding_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Plan, Problem
 from reblock.planner.check import check
 from reblock.planner.search import search
-from reblock.planner.touch import coalesce, coarsen
+from reblock.planner.touch import alternate, coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.strategies.family import fit, needed_bytes
 from reblock.units import format_size
@@ -122,7 +122,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     if strategy in (AUTO, SEARCH) and objective != "memory":
         plan = coarsen(plan, problem)
     if strategy in (AUTO, SEARCH) and objective == "time":
-        plan = coalesce(plan, problem)
+        plan = coalesce(alternate(plan, problem), problem)
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
@@ -202,8 +202,7 @@ def _floor(problem: Problem) -> int:
         return 0
     if problem.held:
         return prod(target.objects.largest) * target.itemsize
-    encoded = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
-    return target.object_bytes + encoded
+    return target.object_bytes + encoding_bytes(target)
 
 
 def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:

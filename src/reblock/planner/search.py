@@ -28,7 +28,15 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.cost.estimate import estimate, pass_seconds
-from reblock.cost.memory import axis_carry, buffer_bytes, flight_bytes, held_elements, most_stored_bytes, piece_bytes
+from reblock.cost.memory import (
+    axis_carry,
+    buffer_bytes,
+    decoding_bytes,
+    encoding_bytes,
+    flight_bytes,
+    held_elements,
+    piece_bytes,
+)
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, Overlap, overlap
 from reblock.model import Access, Pass, Plan, Problem
@@ -383,9 +391,9 @@ class _Product:
 
     def _flight(self) -> Floats:
         source, target = self.problem.source, self.problem.target
-        writing = most_stored_bytes(target.object_bytes) if target.encoded or target.indexed else 0
+        writing = encoding_bytes(target)
         if source.encoded:
-            return np.array(source.unit_bytes + most_stored_bytes(source.unit_bytes) + writing, np.float64)
+            return np.array(decoding_bytes(source) + writing, np.float64)
         if source.indexed:
             return np.array(source.unit_bytes + writing, np.float64)
         flight: Floats = piece_bytes(self._times(lambda p: p.visit), source) + writing

@@ -1,9 +1,12 @@
-"""The last touch to a chosen plan: larger steps where they are free, and small gaps read over where that is faster.
+"""The last touch to a chosen plan: steps of a better size, and small gaps read over where that is faster.
 
 The search counts seeks and bytes, and those do not mind whether ten thousand small tasks are done one by one or as
 a hundred larger ones. The engine does: within one step it moves many chunks without asking the interpreter, and
 has more of them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and
 memory stays modest.
+
+A step whose buffers take more than half of the memory must be written before the next one can be read. So steps are
+made smaller until two of them fit, if that costs few more seeks: reading and writing then go on at the same time.
 
 Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
 jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
@@ -12,10 +15,11 @@ in full.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from reblock.cost.estimate import moving_seconds
+from reblock.cost.estimate import moving_seconds, pass_seconds
 from reblock.cost.memory import buffer_bytes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -27,36 +31,69 @@ from reblock.strategies.family import fit, sweep
 STEP_BYTES = 16 << 20
 #: The part of the budget that coarser steps may take for their buffers.
 SHARE = 4
+#: How much longer a plan may take by its counts, if in return it reads and writes at the same time.
+WORTH = 1.2
 
 
 def coarsen(plan: Plan, problem: Problem) -> Plan:
-    """The same plan in larger steps; the plan itself where it cannot be made coarser for free."""
-    if plan.interleaved or problem.held:
-        return plan
-    sides = plan.sides(problem.source, problem.target)
-    passes = tuple(_coarsen(made, source, target, problem) for made, source, target in sides)
-    if passes == plan.passes:
-        return plan
-    try:
-        return fit(replace(plan, passes=passes), problem)
-    except Refused:
-        return plan
+    """The same plan in larger steps, where they cost nothing."""
+    return _touched(plan, problem, lambda made, source, target, _: _coarsen(made, source, target, problem))
+
+
+def alternate(plan: Plan, problem: Problem) -> Plan:
+    """The same plan in smaller steps, where that lets it read one while it writes another."""
+
+    def smaller(made: Pass, source: Layout, target: Layout, devices: tuple[Device, Device]) -> Pass:
+        return _alternate(made, source, target, devices, problem)
+
+    return _touched(plan, problem, smaller)
 
 
 def coalesce(plan: Plan, problem: Problem) -> Plan:
-    """The same plan, reading over gaps where that is faster; the plan itself where it is not."""
-    if problem.held:
+    """The same plan, reading over gaps where that is faster."""
+    return _touched(plan, problem, lambda made, source, _, devices: _coalesce(made, source, devices[0]))
+
+
+def _touched(
+    plan: Plan, problem: Problem, touch: Callable[[Pass, Layout, Layout, tuple[Device, Device]], Pass]
+) -> Plan:
+    """A plan with each pass changed; the plan itself where that does not fit."""
+    if plan.interleaved or problem.held:
         return plan
-    first, scratch, _ = problem.devices
-    devices = [first, *(scratch for _ in plan.scratch)]
-    sides = zip(plan.sides(problem.source, problem.target), devices, strict=True)
-    passes = tuple(_coalesce(made, source, device) for (made, source, _), device in sides)
+    first, scratch, last = problem.devices
+    devices = [first, *(scratch for _ in plan.scratch), last]
+    sides = plan.sides(problem.source, problem.target)
+    passes = tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
     if passes == plan.passes:
         return plan
     try:
         return fit(replace(plan, passes=passes), problem)
     except Refused:
         return plan
+
+
+def _alternate(made: Pass, source: Layout, target: Layout, devices: tuple[Device, Device], problem: Problem) -> Pass:
+    def two_fit(one: Pass) -> bool:
+        # What is in flight need not fit as well: the second step only waits for the first boxes of the one before.
+        return 2 * buffer_bytes(one, target) <= problem.memory_bytes
+
+    def seconds(one: Pass) -> float:
+        reads = traffic(one.reads, source, one.read_access)
+        writes = traffic(one.writes, target, one.write_access, writing=True)
+        return float(pass_seconds(reads, writes, source, target, devices))
+
+    if made.reads.count < 2 or two_fit(made):
+        return made
+    found = []
+    for axis, (read, write) in enumerate(zip(made.read.axes, made.write.axes, strict=True)):
+        if read.step and write.step and read.step > write.step and read.step % write.step == 0:
+            for steps in range(read.step // write.step - 1, 0, -1):
+                smaller = _cut(made, axis, steps * write.step, source, target, problem)
+                if smaller is not None and two_fit(smaller):
+                    found.append(smaller)
+                    break
+    best = min(found, key=seconds, default=made)
+    return best if seconds(best) <= WORTH * seconds(made) else made
 
 
 def _coalesce(made: Pass, source: Layout, device: Device) -> Pass:
@@ -81,24 +118,26 @@ def _coarsen(made: Pass, source: Layout, target: Layout, problem: Problem) -> Pa
     return made
 
 
-def _doubled(made: Pass, axis: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
-    """The pass with steps of double length along an axis; None where there are none, or where they cost more."""
+def _cut(made: Pass, axis: int, step: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
+    """The pass with steps of another length along an axis, its tasks with them; None where that cannot be."""
     read, tasks = made.read.axes[axis], made.tasks.axes[axis]
-    if read.step is None or tasks.step is None or read.count < 2:
-        return None
     if tasks.count > 1 and tasks.step != read.step:
         return None
+    cut = made.tasks if tasks.count == 1 else _with(made.tasks, axis, step)
     try:
-        coarser = sweep(
-            source,
-            target,
-            problem.device,
-            read=_with(made.read, axis, 2 * read.step),
-            write=made.write,
-            tasks=made.tasks if tasks.count == 1 else _with(made.tasks, axis, 2 * read.step),
-            order=made.order,
-        )
+        grid = _with(made.read, axis, step)
+        return sweep(source, target, problem.device, read=grid, write=made.write, tasks=cut, order=made.order)
     except Refused:
+        return None
+
+
+def _doubled(made: Pass, axis: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
+    """The pass with steps of double length along an axis; None where there are none, or where they cost more."""
+    read = made.read.axes[axis]
+    if read.step is None or read.count < 2:
+        return None
+    coarser = _cut(made, axis, 2 * read.step, source, target, problem)
+    if coarser is None:
         return None
     if buffer_bytes(coarser, target) > max(buffer_bytes(made, target), problem.memory_bytes // SHARE):
         return None

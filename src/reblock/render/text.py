@@ -101,8 +101,10 @@ def info(described: Mapping[str, Any], location: str) -> str:
         ("axis order", _order(described["order"])),
         ("codec", str(described["codec"])),
         ("fill value", _value(described["fill_value"])),
-        ("attributes", format_count(len(described["attributes"]))),
     ]
+    if described.get("digest"):
+        pairs.append(("digest", described["digest"]))
+    pairs.append(("attributes", format_count(len(described["attributes"]))))
     attributes = list(described["attributes"].items())
     shown = [(clip(plain(str(key)), 40), clip(_value(value), 200)) for key, value in attributes[:MANY_ATTRIBUTES]]
     if len(attributes) > len(shown):
@@ -112,9 +114,8 @@ def info(described: Mapping[str, Any], location: str) -> str:
 
 def verdict(source: str, target: str, *, equal: bool, differences: Sequence[str] = ()) -> str:
     """Whether two arrays hold the same elements, and where not."""
-    if equal:
-        return plain(f"equal: {source} and {target} hold the same elements")
-    lines = [plain(f"different: {source} and {target} do not hold the same elements")]
+    said = "equal: {} and {} hold the same elements" if equal else "different: {} and {} do not hold the same elements"
+    lines = [plain(said.format(source, target))]
     return "\n".join([*lines, *(f"  {plain(difference)}" for difference in differences)])
 
 

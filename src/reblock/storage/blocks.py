@@ -88,10 +88,10 @@ class BlocksStore(RawByExtent):
     def checkpoint(self) -> None:
         sync(self.path)
 
-    def commit(self) -> None:
+    def commit(self, digest: str | None = None) -> None:
         # Names of the blocks first: where the manifest is, the blocks are.
         sync(self.path)
-        write_manifest(self.path, self.manifest)
+        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, digest=digest)))
         sync(self.path)
         sync(os.path.dirname(os.path.abspath(self.path)))
 

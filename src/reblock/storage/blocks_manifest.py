@@ -12,7 +12,8 @@
       "offset": 128,                    bytes before the elements in each block file
       "fill_value": null,               or the element's bytes in hexadecimal
       "axes": null,                     or a name per axis
-      "attributes": {}
+      "attributes": {},
+      "reblock_digest": "rb1-…"         digest of the elements, where one was taken
     }
 """
 
@@ -30,6 +31,7 @@ from reblock.errors import FormatError
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Index
+from reblock.storage.attributes import take_digest, with_digest
 from reblock.storage.checks import (
     check_chunks,
     check_dtype,
@@ -89,6 +91,7 @@ def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
         fill_value=_fill_from(found.get("fill_value"), dtype, path),
         attributes=_check_attributes(found.get("attributes"), path),
         axes=_check_axes(found.get("axes"), len(shape), path),
+        digest=take_digest(found)[0],
     )
     suffix, files = _check_files(found["files"], path)
     offset = check_integer(found.get("offset", 0), what="the offset", where=path)
@@ -116,6 +119,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": dict(schema.attributes),
     }
+    document = with_digest(document, schema.digest)
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
     path = os.path.join(folder, MANIFEST)
     # By renaming, so that a commit can be repeated after a crash.

@@ -29,6 +29,7 @@ from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Index, Read, Way
+from reblock.storage.attributes import DIGEST
 from reblock.storage.files import sync
 from reblock.storage.hdf5_adapt import adapt_schema, is_whole
 from reblock.storage.hdf5_file import failures, library, open_file, parts_of, resolve, signature_offset
@@ -43,7 +44,7 @@ from reblock.storage.hdf5_filters import (
 from reblock.storage.hdf5_foreign import Foreign, find
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
 from reblock.storage.hdf5_metadata import Stored, describe_own, write_attributes
-from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow
+from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, recover
 from reblock.storage.roots import FileRoots
 
 #: Name of a dataset that was not given one.
@@ -269,9 +270,15 @@ class Hdf5Store:
         if self._shadow is None:
             sync(self.path)
 
-    def commit(self) -> None:
-        """Close and make durable; the metadata has been complete since creation."""
+    def commit(self, digest: str | None = None) -> None:
+        """Close and make durable; but for the digest the metadata has been complete since creation."""
         with self._lock, failures("close", self.location, StorageError):
+            if digest is not None:
+                if self._shadow is None:
+                    # Through a shadow here too, so that a kill does not tear what the engine has written.
+                    self._close()
+                    self._mode = "r+"
+                write_attributes(self._open(), {DIGEST: digest})
             self._close()
             if self._shadow is not None:
                 self._shadow.checkpoint()
@@ -343,6 +350,8 @@ class Hdf5Format:
         """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
         name = "/".join(parts_of(inner)) or _NAME
         if not pipeline_of(schema.codec, schema.dtype.itemsize):
+            recover(path)
+            forget(path)
             found = self.open(path, name)
             _check_same(found, schema)
             return Hdf5Store(path, name, schema, found.stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -57,7 +56,6 @@ class Foreign:
         self._path = path
         self._inner = inner
         self._where = f"{path}::{inner}"
-        self._process = os.getpid()
         self._reader: Reader | None = None
 
     def index(self, chunks: Sequence[Any], counts: Sequence[int], shift: int) -> ChunkIndex | None:
@@ -81,8 +79,7 @@ class Foreign:
 
     def _open(self) -> Reader:
         # A process cannot be shared with a fork, and does not survive a file that crashes it.
-        if self._reader is None or self._reader.closed or self._process != os.getpid():
-            self._process = os.getpid()
+        if self._reader is None or not self._reader.usable:
             self._reader = Reader(self._path)
             self._reader.reopen(self._inner)
         return self._reader

@@ -14,6 +14,7 @@ from reblock.errors import CorruptError, DiskError, ExternalError, FormatError
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.storage import checks
+from reblock.storage.attributes import take_digest
 from reblock.storage.hdf5_file import FAILURES, library
 from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5_index import address_shift, edges_are_raw
@@ -112,14 +113,16 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
     if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
         raise CorruptError(f"{where}: {need} bytes at {offset} end after the file, which has {size}")
     axes = facts["axes"]
+    digest, attributes = take_digest({str(name): unpack(value) for name, value in facts["attributes"].items()})
     schema = Schema(
         shape,
         dtype,
         chunks,
         codec=codec_of(pipeline),
         fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
-        attributes={str(name): unpack(value) for name, value in facts["attributes"].items()},
+        attributes=attributes,
         axes=None if axes is None else tuple(map(str, axes)),
+        digest=digest,
         notes=tuple(map(str, facts["notes"])),
     )
     return schema, Stored(

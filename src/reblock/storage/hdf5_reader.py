@@ -42,18 +42,23 @@ _PROGRAM = (
 _VARIABLES = ("HDF5_USE_FILE_LOCKING",)
 
 
+#: How long a process is waited for that has been let go.
+_PATIENCE_SECONDS = 1.0
+
+
 class Reader:
     """One file, open in a process of its own."""
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._owner = os.getpid()
         with disk_errors("open", path):
             self._size = os.stat(path).st_size
         self._channel = _switchboard.connect()
         self._stream = self._channel.makefile("rwb")
         if wire.receive(self._stream) is None:
             self.close()
-            raise StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
+            raise _not_started()
 
     def describe(self, inner: str) -> dict[str, Any]:
         """What a dataset says of itself, or where a link leads."""
@@ -93,15 +98,21 @@ class Reader:
             out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
 
     def close(self) -> None:
-        """Let the process go."""
+        """Let the process go, and see it gone: it has the file locked against writers."""
+        if self._owner == os.getpid():  # a fork of this process must not hang up for it
+            with suppress(OSError, ValueError):
+                self._channel.settimeout(_PATIENCE_SECONDS)
+                self._channel.shutdown(socket.SHUT_WR)
+                while self._channel.recv(1 << 16):
+                    pass
         with suppress(OSError):
             self._stream.close()
         self._channel.close()
 
     @property
-    def closed(self) -> bool:
-        """Whether the process is gone."""
-        return self._stream.closed
+    def usable(self) -> bool:
+        """Whether the process is there, and was started by this one and not by a fork's parent."""
+        return not self._stream.closed and self._owner == os.getpid()
 
     def __del__(self) -> None:
         # Stores are dropped without a word; a constructor may have failed half way.
@@ -145,6 +156,10 @@ class Reader:
 
 
 # ---------------------------------------------------------------- the server
+def _not_started() -> StorageError:
+    return StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
+
+
 class _Server:
     """The process that forks; one for all threads of this process."""
 
@@ -205,7 +220,10 @@ class _Switchboard:
                 except OSError:
                     self._server.stop()
             self._server = _Server()
-            return self._server.connect()
+            try:
+                return self._server.connect()
+            except OSError:
+                raise _not_started() from None
 
     def stop(self) -> None:
         """End the server."""

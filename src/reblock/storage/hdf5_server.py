@@ -65,6 +65,7 @@ def serve(channel: socket.socket) -> None:
             except MemoryError:
                 greedy = CorruptError(f"{session.path}: HDF5 wants more memory than the file is worth: it is damaged")
                 wire.send(stream, {"error": wire.pack_error(greedy)})
+        session.close()
 
 
 class _Session:
@@ -73,6 +74,8 @@ class _Session:
     def __init__(self, stream: wire.Stream) -> None:
         self.path = ""
         self._stream = stream
+        self._room = -1
+        self._file: Any = None
         self._dataset: Any = None
 
     def answer(self, request: dict[str, Any]) -> None:
@@ -85,32 +88,43 @@ class _Session:
             "read": self._read,
         }
         seconds = min(BASE_SECONDS + request["cost"] / _BYTES_PER_SECOND, _MOST_SECONDS)
-        _limit_memory(_MORE_BYTES + request["room"])
+        if request["room"] > self._room:
+            self._room = request["room"]
+            _limit_memory(_MORE_BYTES + self._room)
         # Processor time, since a busy machine is no reason to refuse a file. The signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         todo[request["do"]](request)
         signal.setitimer(signal.ITIMER_PROF, 0)
 
+    def close(self) -> None:
+        """Close the file, and with it its lock, before anybody is told that it is closed."""
+        signal.setitimer(signal.ITIMER_PROF, BASE_SECONDS)
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self, request: dict[str, Any]) -> Any:
+        self.path = request["path"]
+        self._file = open_file(self.path, "r")
+        return self._file
+
     def _describe(self, request: dict[str, Any]) -> None:
-        path, shown = request["path"], request["shown"]
+        shown = request["shown"]
         with failures("open", shown):
             try:
-                name, dataset = find_dataset(open_file(path, "r"), shown, request["inner"])
+                name, self._dataset = find_dataset(self._open(request), shown, request["inner"])
             except Elsewhere as link:
                 wire.send(self._stream, {"answer": {"link": [link.file, link.path, link.at]}})
                 return
-            facts = facts_of(dataset, f"{shown}::{name}")
-        self.path, self._dataset = path, dataset
+            facts = facts_of(self._dataset, f"{shown}::{name}")
         wire.send(self._stream, {"answer": {"name": name, **facts}})
 
     def _reopen(self, request: dict[str, Any]) -> None:
-        path, shown = request["path"], request["shown"]
+        shown = request["shown"]
         with failures("open", shown):
             try:
-                self._dataset = resolve(open_file(path, "r"), shown, parts_of(request["inner"]))
+                self._dataset = resolve(self._open(request), shown, parts_of(request["inner"]))
             except Elsewhere as link:
                 raise FormatError(f"{shown} has changed: {link.at} is now a link to another file") from None
-        self.path = path
         wire.send(self._stream, {"answer": True})
 
     def _sweep(self, request: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ class NpyStore(RawByExtent):
     def checkpoint(self) -> None:
         sync(self.path)
 
-    def commit(self) -> None:
+    def commit(self, digest: str | None = None) -> None:  # noqa: ARG002 - a .npy file has no place for it
         self._check_size()
         sync(self.path)
         sync(os.path.dirname(self.path) or ".")

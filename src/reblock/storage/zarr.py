@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
 from typing import Any
@@ -43,8 +43,8 @@ class ZarrStore(ByExtent):
     """What the metadata says."""
     roots: Roots | None = None
     """The folder, links resolved, and what is allowed beside it; None for a new one."""
-    pending: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Metadata files that `commit` is to write: path below the folder, and text."""
+    made_of: Schema | None = field(default=None, repr=False)
+    """What a new array is to be, which `commit` writes down."""
 
     @property
     def format(self) -> str:
@@ -167,12 +167,14 @@ class ZarrStore(ByExtent):
     def checkpoint(self) -> None:
         sync(self.folder)
 
-    def commit(self) -> None:
-        for name, text in self.pending:
+    def commit(self, digest: str | None = None) -> None:
+        if self.made_of is None:
+            return
+        schema = replace(self.made_of, digest=digest)
+        for name, text in _files(schema, _parts(self.path, self.inner), self.meta.version):
             # The array's own metadata comes last: before that, nothing opens here.
             _replace_file(os.path.join(self.path, name), text.encode())
-        if self.pending:
-            sync(os.path.dirname(os.path.abspath(self.path)))
+        sync(os.path.dirname(os.path.abspath(self.path)))
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,7 @@ class ZarrFormat:
 
     def _new(self, path: str, inner: str, schema: Schema) -> ZarrStore:
         parts = _parts(path, inner)
-        files = _files(schema, parts, self.version)
-        return ZarrStore(path, "/".join(parts), describe(schema, self.version), pending=files)
+        return ZarrStore(path, "/".join(parts), describe(schema, self.version), made_of=schema)
 
 
 # ---------------------------------------------------------------- metadata files

@@ -15,6 +15,7 @@ from reblock.geometry.grid import inverse
 from reblock.model.codec import Codec, Stage
 from reblock.model.layout import Layout
 from reblock.model.schema import Schema
+from reblock.storage.attributes import take_digest
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
@@ -122,7 +123,8 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     if document["order"] not in ("C", "F"):
         raise FormatError(f"{where}: the order must be 'C' or 'F', not {show(document['order'])}")
     axes = range(len(shape))
-    schema_axes, rest = axes_v2(attributes, len(shape))
+    digest, rest = take_digest(attributes)
+    schema_axes, rest = axes_v2(rest, len(shape))
     schema = Schema(
         shape,
         dtype,
@@ -132,6 +134,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
         attributes=rest,
         axes=schema_axes,
+        digest=digest,
     )
     chain = _chain(list(schema.codec.stages), dtype, prod(chunks) * dtype.itemsize, where)
     return Meta(2, schema, _layout(schema), chain, "", separator)
@@ -182,6 +185,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     objects = _regular(settings.get("chunk_shape"), shape, dtype, where)
     prefix, separator = _keys_v3(document["chunk_key_encoding"], where)
     pipe = _Pipe.of(document["codecs"], len(shape), dtype, where)
+    digest, attributes = take_digest(_attributes(document.get("attributes", {}), where))
     chunks, shard = objects, None
     order, dtype, stages = pipe.order, pipe.dtype, pipe.stages
     if pipe.shard is not None:
@@ -195,8 +199,9 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
         order=order,
         codec=Codec(stages),
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
-        attributes=_attributes(document.get("attributes", {}), where),
+        attributes=attributes,
         axes=_axes_v3(document.get("dimension_names"), len(shape), where),
+        digest=digest,
     )
     chain = _chain(list(stages), dtype, prod(chunks) * dtype.itemsize, where)
     return Meta(3, schema, _layout(schema), chain, prefix, separator, shard)

@@ -13,24 +13,20 @@ from reblock.api.peers.measure import measure
 from reblock.api.peers.regions import grouped
 from reblock.api.peers.zarr_arrays import create_target, open_source
 
-#: What a worker holds before it has any data.
-WORKER_BYTES = 256 << 20
-
 
 def run(job: Job) -> dict[str, Any]:
     """Copy in one graph; the cluster is started before the time runs."""
     settings = {
-        # Buffers follow the budget; a worker that takes more than its limit waits, and is not killed.
+        # A limit on the worker makes it wait for ever or kills it, so the budget goes to the buffers of the shuffle.
         "distributed.p2p.comm.buffer": job.memory_bytes // 8,
         "distributed.p2p.storage.buffer": job.memory_bytes // 8,
-        "distributed.worker.memory.terminate": False,
     }
     with (
         dask.config.set(settings),
         LocalCluster(
             n_workers=1,
             threads_per_worker=job.threads,
-            memory_limit=WORKER_BYTES + job.memory_bytes,
+            memory_limit=0,
             local_directory=job.scratch,
             dashboard_address=None,
         ) as cluster,

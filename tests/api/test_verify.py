@@ -1,0 +1,156 @@
+"""Digests that are stored with arrays and checked by `verify`, and checksums in targets."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reblock
+from reblock.errors import CorruptError, UsageError
+from reblock.storage.attributes import DIGEST
+
+TARGETS: dict[str, dict[str, Any]] = {
+    "y/": {"chunks": "5,4"},
+    "raw/": {"chunks": "5,4", "to_format": "rawblocks"},
+    "y.zarr": {"chunks": "5,4", "codec": "zstd:1"},
+    "y.zarr::a/b": {"chunks": "5,4"},
+    "s.zarr": {"chunks": "5,4", "shards": "10,8"},
+    "two.zarr": {"chunks": "5,4", "to_format": "zarr2"},
+    "y.h5": {"chunks": "5,4"},
+    "whole.h5": {"chunks": "-1,-1"},
+    "z.h5::/deep/er": {"chunks": "5,4", "codec": "gzip:1"},
+    "l.h5": {"chunks": "5,4", "codec": "lzf"},
+}
+
+
+@pytest.fixture(autouse=True)
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
+    monkeypatch.chdir(tmp_path)
+    elements = np.random.default_rng(3).integers(0, 1 << 16, (23, 17), "u2")
+    np.save("x.npy", elements)
+    return elements
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_digest_is_kept_with_the_target(target: str) -> None:
+    report = reblock.repartition("x.npy", target, **TARGETS[target])
+    found = reblock.info(target)
+    assert found["digest"] == report.digest is not None
+    assert found["attributes"] == {}
+    verdict = reblock.verify("x.npy", target)
+    assert verdict.equal
+    assert verdict.source_digest == verdict.target_digest == report.digest
+    assert verdict.differences == ()
+
+
+def test_a_npy_file_has_no_place_for_it() -> None:
+    digest = reblock.repartition("x.npy", "y.npy").digest
+    assert reblock.info("y.npy")["digest"] is None
+    assert reblock.verify("x.npy", "y.npy").target_digest == digest
+
+
+@pytest.mark.parametrize("target", ["y/", "y.zarr", "two.zarr", "z.h5::/deep/er"])
+def test_a_copy_gets_its_own(target: str) -> None:
+    reblock.repartition("x.npy", target, **TARGETS[target])
+    part = reblock.repartition(target, "part.zarr", region="2:9,:", transpose="1,0")
+    assert reblock.info("part.zarr")["digest"] == part.digest != reblock.info(target)["digest"]
+    reblock.repartition(target, "without.zarr", digest=False)
+    assert reblock.info("without.zarr")["digest"] is None
+    assert reblock.open("without.zarr").attributes == {}
+    verdict = reblock.verify(target, "part.zarr", region="2:9,:", transpose="1,0")
+    assert verdict.equal
+    assert verdict.source_digest == part.digest
+
+
+def test_others_find_it_where_attributes_are(source: np.ndarray[Any, Any]) -> None:
+    h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
+    digest = reblock.repartition("x.npy", "y.h5", chunks="5,4").digest
+    with h5py.File("y.h5") as file:
+        assert file["data"].attrs[DIGEST] == digest
+        assert np.array_equal(file["data"][...], source)
+    for target, options in (("y.zarr", {}), ("two.zarr", {"to_format": "zarr2"})):
+        reblock.repartition("x.npy", target, chunks="5,4", **options)
+        assert zarr.open_array(target, mode="r").attrs[DIGEST] == digest
+
+
+def test_differences_are_named_and_digests_differ(source: np.ndarray[Any, Any]) -> None:
+    reblock.repartition("x.npy", "y/", chunks="5,4")
+    stored = reblock.info("y/")["digest"]
+    block = Path("y/1_2.npy")
+    data = bytearray(block.read_bytes())
+    data[-1] ^= 1
+    block.write_bytes(data)
+    verdict = reblock.verify("x.npy", "y/", memory=8 * source.shape[1] * 2)
+    assert not verdict
+    assert verdict.source_digest == stored != verdict.target_digest
+    assert "is not what was written" in verdict.differences[0]
+    assert str(verdict.target_digest) in verdict.differences[0]
+    (box,) = verdict.differences[1:]
+    ranges = [range(*map(int, part)) for part in re.findall(r"(\d+):(\d+)", box)]
+    # The last element of block (1, 2).
+    assert 9 in ranges[0]
+    assert 11 in ranges[1]
+
+
+def test_a_source_that_changed_is_not_blamed_on_the_target(source: np.ndarray[Any, Any]) -> None:
+    reblock.repartition("x.npy", "y/", chunks="5,4")
+    np.save("x.npy", source + 1)
+    verdict = reblock.verify("x.npy", "y/")
+    assert not verdict.equal
+    assert verdict.target_digest == reblock.info("y/")["digest"]
+    assert all(difference.startswith("box ") for difference in verdict.differences)
+    assert reblock.verify("x.npy", "y/", transpose="1,0").source_digest is None
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "codec"),
+    [
+        ("y.zarr", {}, "crc32c"),
+        ("y.zarr", {"codec": "zstd:1"}, "zstd:1+crc32c"),
+        ("s.zarr", {"shards": "10,8"}, "crc32c"),
+        ("two.zarr", {"to_format": "zarr2", "codec": "zlib:1"}, "zlib:1+crc32c"),
+        ("y.h5", {}, "fletcher32"),
+        ("y.h5", {"codec": "shuffle+gzip:2"}, "shuffle+gzip:2+fletcher32"),
+        ("l.h5", {"codec": "lzf"}, "lzf+fletcher32"),
+        ("y.zarr", {"codec": "crc32c+zstd:1"}, "crc32c+zstd:1"),
+    ],
+)
+def test_a_checksum_in_the_target(target: str, options: dict[str, Any], codec: str) -> None:
+    reblock.repartition("x.npy", target, chunks="5,4", checksum=True, **options)
+    assert reblock.info(target)["codec"] == codec
+    assert reblock.verify("x.npy", target).equal
+
+
+def test_others_read_checksums(source: np.ndarray[Any, Any]) -> None:
+    h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
+    for target, options in (("y.zarr", {}), ("two.zarr", {"to_format": "zarr2", "codec": "zstd:1"})):
+        reblock.repartition("x.npy", target, chunks="5,4", checksum=True, **options)
+        assert np.array_equal(zarr.open_array(target, mode="r")[...], source)
+    reblock.repartition("x.npy", "y.h5", chunks="5,4", checksum=True)
+    with h5py.File("y.h5") as file:
+        assert file["data"].fletcher32
+        assert np.array_equal(file["data"][...], source)
+
+
+def test_a_checksum_notices_damage() -> None:
+    reblock.repartition("x.npy", "y.zarr", chunks="5,4", checksum=True)
+    chunk = Path("y.zarr/c/1/1")
+    data = bytearray(chunk.read_bytes())
+    data[3] ^= 4
+    chunk.write_bytes(data)
+    with pytest.raises(CorruptError, match=r"\(1,1\)"):
+        reblock.verify("x.npy", "y.zarr")
+
+
+@pytest.mark.parametrize("target", ["y.npy", "y/"])
+def test_formats_without_checksums_refuse(target: str) -> None:
+    with pytest.raises(UsageError, match=r"--checksum: .* no place"):
+        reblock.plan("x.npy", target, checksum=True)
+    with pytest.raises(UsageError, match="--checksum"):
+        reblock.plan(shape="4,4", dtype="u1", source_chunks="2,2", chunks="4,4", checksum=True)
+    assert os.listdir() == ["x.npy"]
