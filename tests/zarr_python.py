@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ def zarr_reads(path: Path | str, inner: str = "", *, quiet: bool = False) -> Arr
         return np.asarray(zarr.open_array(str(path), path=inner or None, mode="r")[...])
 
 
-def by_us(format: Format, path: Path, schema: Schema, data: Array, inner: str = "") -> str:
-    schema = format.adapt(schema, ())
+def by_us(format: Format, path: Path, schema: Schema, data: Array, inner: str = "", asked: Collection[str] = ()) -> str:
+    schema = format.adapt(schema, asked)
     store = format.create(str(path), inner, schema)
     write_array(store, data)
     store.commit()

@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import reblock
-from reblock.errors import ReblockError
+from faults.racer import Told, racer
 from reblock.storage.staging import remove_tree
 
 #: The targets of the rounds, one after the other.
 TARGETS = ("y/", "y.zarr", "y.h5", "y.npy")
-
-
-class Told(NamedTuple):
-    """What became of one of two runs."""
-
-    outcome: str
-    seconds: float
-    message: str
-
-
-def racer(connection: Connection, barrier: Any, over: Any) -> None:
-    """Run what is asked for, at the same moment as the other, until nothing is asked."""
-    while asked := connection.recv():
-        folder, target, hold = asked
-        os.chdir(folder)
-        job = reblock.plan("x.npy", target, memory="64KiB", chunks=None if target == "y.npy" else "8,8,8")
-        barrier.wait(60)
-        began, outcome, message = time.monotonic(), "done", ""
-        try:
-            # Whoever proceeds holds the target until the other has given up.
-            reblock.run(job, progress=(lambda *_: over.wait(20)) if hold else None)
-        except ReblockError as error:
-            outcome, message = type(error).__name__, str(error)
-        seconds = time.monotonic() - began
-        over.set()
-        connection.send(Told(outcome, seconds, message))
 
 
 @contextmanager
@@ -61,6 +32,7 @@ def two_racers() -> Iterator[Any]:
         over.clear()
         for parent, _ in ends:
             parent.send((str(folder), target, hold))
+        assert all(parent.poll(60) for parent, _ in ends)
         return [parent.recv() for parent, _ in ends]
 
     yield race

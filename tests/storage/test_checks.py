@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from hypothesis import strategies as st
 from reblock.errors import DiskError, FormatError
 from reblock.storage import attributes
 from reblock.storage.checks import (
+    MAX_ITEM_BYTES,
     MAX_JSON_BYTES,
     MAX_JSON_DEPTH,
     MAX_JSON_DIGITS,
+    MAX_JSON_VALUES,
     NUMBERS,
     check_chunks,
     check_dtype,
@@ -163,6 +166,28 @@ def test_hostile_json(tmp_path: Path, text: str, says: str) -> None:
         load_json(str(path))
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("values", ["{}", "[]", "1.5", '"é"', '{"a":1}'])
+def test_json_with_many_values_takes_little_memory(values: str) -> None:
+    """A document just inside the limits is read in the memory that a hostile one may take; one outside is not read."""
+    count = min(MAX_JSON_VALUES // (1 + values.count(":") + values.count("{") + values.count("[")) - 9, 400_000)
+    text = '{"a": [' + ",".join([values] * count) + "]}"
+    tracemalloc.start()
+    try:
+        assert len(parse_json(text.encode(), where="x")["a"]) == count
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        with pytest.raises(FormatError, match="values of JSON"):
+            parse_json(b'{"a": [' + b"1," * MAX_JSON_VALUES + b"1]}", where="x")
+    finally:
+        tracemalloc.stop()
+
+
+def test_elements_of_any_size_are_not_allocated() -> None:
+    assert check_dtype(f"|V{MAX_ITEM_BYTES}", where="x").itemsize == MAX_ITEM_BYTES
+    for kind in (f"|V{MAX_ITEM_BYTES + 1}", "|S2147483647", "<U400000000"):
+        with pytest.raises(FormatError, match="the limit is 1,048,576"):
+            check_dtype(kind, where="x")
 
 
 def test_json_as_deep_as_the_limit() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import pickle
 import shutil
@@ -835,50 +834,6 @@ def test_broken_files(tmp_path: Path) -> None:
     path.write_bytes(b"X" + whole[1:])
     with pytest.raises(FormatError, match="no HDF5 signature"):
         opened(path)
-
-
-def test_flipped_bytes_give_typed_errors_or_data(tmp_path: Path) -> None:
-    """In a process of its own: a crash of HDF5 must not pass for a success, nor end the tests.
-
-    Each case has a file of its own, since HDF5 may keep a broken one open. The attribute is a number: on
-    broken text of varying length HDF5 2.0 itself may loop for ever.
-    """
-    make(tmp_path / "a.h5", ramp(), "shuffle+gzip", chunks=(5, 4))
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file["x"].attrs["a"] = np.arange(5)
-    program = f"""if True:
-        import json, os, numpy as np
-        from reblock.errors import ReblockError
-        from reblock.storage.hdf5 import FORMAT
-        from reblock.testing.reference_io import read_array
-        whole = open({str(tmp_path / "a.h5")!r}, "rb").read()
-        rng = np.random.default_rng(1)
-        done = dict(data=0, refused=0, odd=[])
-        for number in range(400):
-            path = f"{tmp_path}/{{number}}.h5"
-            data = np.frombuffer(whole, np.uint8).copy()
-            data[rng.integers(0, data.size, 3)] ^= np.uint8(1 << int(rng.integers(0, 8)))
-            data.tofile(path)
-            try:
-                store = FORMAT.open(path, "x")
-                if store.layout.nbytes < 1 << 20:
-                    read_array(store)
-                done["data"] += 1
-            except ReblockError as error:
-                done["refused"] += 1
-                if "\\n" in str(error):
-                    done["odd"].append(str(error))
-            except Exception as error:
-                done["odd"].append(repr(error))
-            os.unlink(path)
-        print(json.dumps(done))
-    """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    done = json.loads(run.stdout)
-    assert done["odd"] == []
-    assert done["refused"] > 50
-    assert done["data"] > 50
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:

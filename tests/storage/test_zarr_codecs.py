@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
+import zarr
 from numcodecs.checksum32 import CRC32C, JenkinsLookup3
 from numcodecs.zstd import Zstd
 from zarr.codecs import (
@@ -24,13 +26,15 @@ from zarr.codecs import (
     BytesCodec,
     Crc32cCodec,
     GzipCodec,
+    ShardingCodec,
     TransposeCodec,
     ZstdCodec,
 )
 
-from reblock.errors import CorruptError
+from reblock.errors import CorruptError, FormatError, UsageError
 from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
+from reblock.model.store import Extent
 from reblock.storage.zarr import FORMAT, FORMAT2
 from reblock.storage.zarr_codecs import Chain
 from reblock.testing.arrays import noise, same_bits
@@ -198,6 +202,147 @@ def test_v3_filters_decode_as_in_zarr_python(tmp_path: Path, filters: Any, dtype
     assert same_bits(read_array(FORMAT.open(path, "")), zarr_reads(path, quiet=True))
 
 
+IN_SHARDS = [BytesCodec(), ZstdCodec(level=1)]
+NESTED: dict[str, dict[str, Any]] = {
+    "gzip around": {"serializer": ShardingCodec(chunk_shape=(1, 7, 2), codecs=IN_SHARDS), "compressors": GzipCodec()},
+    "crc32c around": {"serializer": ShardingCodec(chunk_shape=(2, 7, 2)), "compressors": Crc32cCodec()},
+    "shards in shards": {
+        "serializer": ShardingCodec(
+            chunk_shape=(1, 7, 2), codecs=[ShardingCodec(chunk_shape=(1, 7, 1), codecs=IN_SHARDS)]
+        )
+    },
+    "all that": {
+        "serializer": ShardingCodec(
+            chunk_shape=(2, 7, 2),
+            codecs=[
+                TransposeCodec(order=(2, 0, 1)),
+                ShardingCodec(
+                    chunk_shape=(1, 2, 7),
+                    codecs=[TransposeCodec(order=(2, 1, 0)), BytesCodec(endian="big"), GzipCodec()],
+                    index_location="start",
+                ),
+                Crc32cCodec(),
+            ],
+        ),
+        "compressors": [Crc32cCodec(), ZstdCodec()],
+    },
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_shards_that_are_decoded_as_a_whole(tmp_path: Path, name: str) -> None:
+    data = (np.arange(5 * 7 * 6, dtype="<i4") * 3 // 5).reshape(5, 7, 6)
+    path = by_zarr(tmp_path / "a", data, chunks=(2, 7, 4), fill_value=9, **NESTED[name])
+    store = FORMAT.open(path, "")
+    assert same_values(read_array(store), data)
+    assert same_values(read_array(pickle.loads(pickle.dumps(store))), data)
+    assert (store.schema.chunks, store.schema.shards, store.encoding) == ((2, 7, 4), None, "")
+    assert "are read as chunks" in store.schema.notes[0]
+    chunk = tmp_path / "a/c/0/0/0"
+    good, out = chunk.read_bytes(), np.empty(store.layout.unit_bytes, np.uint8)
+    for wrong in (b"", good[:-1], good[1:], good[:20], good[:-4] + b"\xff\xff\xff\x7f"):
+        with pytest.raises(CorruptError):
+            store.decode(wrong, Extent(str(chunk)), out)
+
+
+def test_units_that_nested_shards_do_not_have_are_fill(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options = NESTED["shards in shards"]
+        array = zarr.create_array(
+            tmp_path / "a", shape=(5, 7, 6), dtype="<i4", chunks=(2, 7, 4), fill_value=9, **options
+        )
+        array[1:3, :, 1:4] = 5
+    assert same_values(read_array(FORMAT.open(str(tmp_path / "a"), "")), zarr_reads(tmp_path / "a", quiet=True))
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [TransposeCodec(order=(2, 0, 1)), nc("delta", dtype="<i4")],
+        [TransposeCodec(order=(2, 1, 0)), nc("delta", dtype="<i4")],
+        [nc("astype", encode_dtype="<i8"), TransposeCodec(order=(1, 2, 0))],
+    ],
+    ids=["201", "210", "after"],
+)
+def test_filters_and_transposes(tmp_path: Path, filters: list[Any]) -> None:
+    data = (np.arange(5 * 7 * 6, dtype="<i4") * 3 // 5).reshape(5, 7, 6)
+    path = by_zarr(tmp_path / "a", data, chunks=(2, 7, 4), filters=filters)
+    assert same_values(read_array(FORMAT.open(path, "")), zarr_reads(path, quiet=True))
+
+
+@pytest.mark.parametrize(("filter", "wrong"), [("delta", "before a transpose"), ("packbits", "before a transpose")])
+def test_filters_that_zarr_python_cannot_read_either(tmp_path: Path, filter: str, wrong: str) -> None:
+    path = Path(by_zarr(tmp_path / "a", noise((4, 4), "|b1")))
+    codecs = [nc(filter, dtype="|b1"), {"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes"}]
+    edit(path / "zarr.json", lambda doc: doc.update(codecs=codecs))
+    with pytest.raises(FormatError, match=wrong if filter == "delta" else "packbits"):
+        FORMAT.open(str(path), "")
+
+
+# ---------------------------------------------------------------- codecs, writing
+LOSSLESS = (
+    *("gzip:4", "zlib:4", "zstd:3", "lz4", "bz2:1", "lzma", "shuffle+gzip:4", "shuffle+zlib:2+fletcher32", "crc32c"),
+    *("blosc:blosclz:5:shuffle", "blosc:lz4:5:noshuffle", "blosc:lz4hc:5:bitshuffle", "blosc:zlib:1:shuffle"),
+    *(
+        '{"id": "crc32"}',
+        '{"id": "adler32", "location": "end"}',
+        '{"id": "jenkins_lookup3"}',
+        '{"id": "gzip", "level": -1}',
+    ),
+    *('{"id": "delta", "dtype": "<i4"}', '[{"id": "delta", "dtype": "<i4", "astype": "<i8"}, {"id": "lz4"}]'),
+    *('{"id": "lzma", "preset": 0}', '{"id": "zstd", "level": 1, "checksum": true}', '{"id": "base64"}'),
+)
+
+
+@FORMATS
+@pytest.mark.parametrize("text", LOSSLESS)
+def test_zarr_python_reads_what_was_asked_for(tmp_path: Path, format: Any, text: str) -> None:
+    data = (np.arange(5 * 7 * 6, dtype="<i4") * 3 // 5).reshape(5, 7, 6)
+    schema = Schema(data.shape, data.dtype, (2, 7, 4), codec=Codec.parse(text))
+    if format is FORMAT and "base64" in text:
+        with pytest.raises(UsageError, match="v2 only"):
+            format.adapt(schema, {"codec"})
+        return
+    adapted = format.adapt(schema, {"codec"})
+    assert adapted.codec == schema.codec
+    by_us(format, tmp_path / "a", schema, data, asked={"codec"})
+    odd = "specification" in " ".join(adapted.notes)
+    assert odd == (format is FORMAT and "numcodecs." in (tmp_path / "a/zarr.json").read_text())
+    assert same_bits(zarr_reads(tmp_path / "a", quiet=odd), data)
+    assert same_bits(read_array(FORMAT.open(str(tmp_path / "a"), "")), data)
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [
+        ('{"id": "bitround", "keepbits": 4}', "<f4"),
+        ('[{"id": "bitround", "keepbits": 4}, {"id": "zlib", "level": 1}]', "<f8"),
+        ('{"id": "quantize", "digits": 1, "dtype": "<f8"}', "<f8"),
+        ('{"id": "fixedscaleoffset", "offset": 0.5, "scale": 100, "dtype": "<f8", "astype": "<i2"}', "<f8"),
+        ('{"id": "packbits"}', "|b1"),
+    ],
+)
+def test_codecs_that_round_are_written_when_asked_for(tmp_path: Path, format: Any, text: str, dtype: str) -> None:
+    data = (np.linspace(-3, 9, 77) % 2).reshape(7, 11).astype(dtype)
+    schema = Schema(data.shape, data.dtype, (2, 11), codec=Codec.parse(text))
+    lossy = dtype != "|b1"
+    assert lossy == ("does not keep every bit" in " ".join(format.adapt(schema, {"codec"}).notes))
+    assert lossy == (format.adapt(schema, ()).codec.names != schema.codec.names) or format is FORMAT
+    by_us(format, tmp_path / "a", schema, data, asked={"codec"})
+    back = read_array(FORMAT.open(str(tmp_path / "a"), ""))
+    assert same_bits(back, zarr_reads(tmp_path / "a", quiet=True))
+    assert same_bits(back, data) != lossy
+    assert np.allclose(back, data, atol=0.1)
+
+
+def test_filters_come_first_in_v3() -> None:
+    codec = Codec.parse('[{"id": "crc32"}, {"id": "delta", "dtype": "|u1"}]')
+    with pytest.raises(UsageError, match="filters of elements first"):
+        FORMAT.adapt(Schema((8,), np.dtype("|u1"), (4,), codec=codec), {"codec"})
+
+
 # ---------------------------------------------------------------- chunks that can be copied as they are
 def test_chunks_of_the_same_encoding_are_the_same_chunks(tmp_path: Path) -> None:
     data = noise((6, 8), "<i4")
@@ -325,7 +470,7 @@ def test_bombs_do_not_go_off(text: str) -> None:
 
 FUZZ = """
     import numpy as np, sys
-    from reblock.errors import CorruptError
+    from reblock.errors import CorruptError, FormatError, UsageError
     from reblock.model.codec import Codec
     from reblock.storage.zarr_codecs import Chain
     rng = np.random.default_rng(1)

@@ -138,7 +138,7 @@ def _install(home: str, python: str, contender: Contender) -> str | None:
         raise UsageError(f"{home} exists and is no environment: choose another folder with --peers-dir")
     pip = [python, "-m", "pip", "--disable-pip-version-check", "-qq", "install", *contender.packages]
     for words in ([sys.executable, "-m", "venv", "--clear", home], pip):
-        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 - words of ours
         if done.returncode:
             lines = (done.stderr or done.stdout).strip().splitlines()
             return f"could not be installed: {lines[-1] if lines else 'no reason given'}"

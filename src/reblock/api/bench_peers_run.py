@@ -26,6 +26,8 @@ CORES = 2
 #: A run that takes longer is stopped, and counts as failed.
 MOST_SECONDS = 1800.0
 
+#: How names of arrays end.
+_SUFFIXES = {"npy": ".npy", "hdf5": ".h5", "zarr": ".zarr", "zarr2": ".zarr"}
 _SCRIPT = os.path.join(peers.__path__[0], "__main__.py")
 
 
@@ -56,24 +58,23 @@ def cores() -> list[int]:
 
 
 # ---------------------------------------------------------------- sources
-def make_source(workload: Workload, zarr: str, folder: str) -> str:
-    """The array of a workload in a folder, made if it is not there; the same name has the same content."""
-    format = zarr if workload.source_format == "zarr" else workload.source_format
-    suffix = {"npy": ".npy", "hdf5": ".h5"}.get(format, ".zarr")
-    path = os.path.join(folder, f"{source_name(workload)}-{format}{suffix}")
-    if not os.path.lexists(path):
-        part = os.path.join(folder, f"part{suffix}")
-        _remove(part)
-        made = replace(_job(workload, "make", path, part, folder), source_format=format, target_format=format)
-        ask(sys.executable, "make", made)
-        os.rename(part, path)
-    return path
-
-
-def source_name(workload: Workload) -> str:
-    """A name for the content of a workload's source."""
+def source_path(workload: Workload, zarr: str, folder: str) -> str:
+    """Where the array of a workload lies in a folder: the same name has the same content."""
     lengths = ["x".join(map(str, part)) for part in (workload.shape, workload.source_chunks)]
-    return "-".join([*lengths, workload.dtype.strip("<"), workload.codec.replace(":", "").replace("+", "")])
+    name = "-".join([*lengths, workload.dtype.strip("<"), workload.codec.replace(":", "").replace("+", "")])
+    format = zarr if workload.source_format == "zarr" else workload.source_format
+    return os.path.join(folder, f"{name}-{format}{_SUFFIXES[format]}")
+
+
+def make_source(workload: Workload, zarr: str, folder: str) -> None:
+    """Make the array of a workload; it has its name only when it is complete."""
+    path = source_path(workload, zarr, folder)
+    format = zarr if workload.source_format == "zarr" else workload.source_format
+    with _workspace(folder) as space:
+        part = os.path.join(space, f"source{_SUFFIXES[format]}")
+        job = replace(_job(workload, "make", path, part, space), source_format=format, target_format=format)
+        ask(sys.executable, "make", job)
+        os.rename(part, path)
 
 
 def _job(workload: Workload, contender: str, source: str, target: str, scratch: str) -> Job:
@@ -96,28 +97,20 @@ def _job(workload: Workload, contender: str, source: str, target: str, scratch: 
 
 
 # ---------------------------------------------------------------- runs
-def run_once(contender: Contender, python: str, workload: Workload, source: str, folder: str) -> Run:
+def run_once(contender: Contender, python: str, workload: Workload, folder: str) -> Run:
     """Run a contender on a source that is not in the page cache, check what it made, and remove that."""
-    format = contender.zarr if workload.target_format == "zarr" else workload.target_format
-    format = workload.source_format if contender.copies else format
-    suffix = os.path.splitext(source)[1] if contender.copies else ".h5" if format == "hdf5" else ".zarr"
+    source = source_path(workload, contender.zarr, folder)
     with _workspace(folder) as space:
-        job = _job(workload, contender.name, source, os.path.join(space, f"target{suffix}"), os.path.join(space, "s"))
-        job = replace(job, target_format=format)
-        if workload.source_format == "zarr":
-            job = replace(job, source_format=contender.zarr)
-        if contender.copies:
-            job = replace(job, chunks=workload.source_chunks, shards=None)
+        job = _own_job(contender, workload, source, space)
         os.mkdir(job.scratch)
         cool(source)
         try:
             done = ask(python, contender.module, job, contender.distributions)
-            shutil.rmtree(job.scratch)
+            remove(job.scratch)
             judged = ask(sys.executable, "verify", job)
         except StorageError as error:
             return Run(failed=str(error))
-    names = done["versions"] or {contender.name: done.get("program", "")}
-    version = ", ".join(f"{name} {number}" for name, number in names.items())
+    names = done["versions"] or {contender.name: done["program"]}
     return Run(
         done["seconds"],
         done["peak_bytes"],
@@ -125,8 +118,19 @@ def run_once(contender: Contender, python: str, workload: Workload, source: str,
         judged["size_bytes"],
         judged["correct"],
         judged["why"] or None,
-        version,
+        ", ".join(f"{name} {number}" for name, number in names.items()),
     )
+
+
+def _own_job(contender: Contender, workload: Workload, source: str, space: str) -> Job:
+    """A workload in the formats of a contender."""
+    formats = [contender.zarr if one == "zarr" else one for one in (workload.source_format, workload.target_format)]
+    if contender.copies:
+        formats[1] = formats[0]
+    target = os.path.join(space, f"target{_SUFFIXES[formats[1]]}")
+    job = _job(workload, contender.name, source, target, os.path.join(space, "scratch"))
+    job = replace(job, source_format=formats[0], target_format=formats[1])
+    return replace(job, chunks=workload.source_chunks, shards=None) if contender.copies else job
 
 
 @contextmanager
@@ -136,15 +140,15 @@ def _workspace(folder: str) -> Iterator[str]:
     try:
         yield space
     finally:
-        _remove(space)
+        remove(space)
         os.sync()
 
 
 def cool(path: str) -> None:
     """Drop an array from the page cache, once nothing of it or of anything else waits to be written."""
     os.sync()
-    files = [path] if os.path.isfile(path) else [os.path.join(base, name) for base, _, ns in os.walk(path) for name in ns]
-    for file in files:
+    below = [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
+    for file in below or [path]:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
             evict(descriptor)
@@ -152,7 +156,8 @@ def cool(path: str) -> None:
             os.close(descriptor)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Remove a file or a folder, if it is there."""
     if os.path.isdir(path):
         shutil.rmtree(path)
     else:
@@ -182,7 +187,7 @@ def _wait(words: list[str], messages: Any) -> int | None:
     """Run a process to its end; its exit code, None if it took too long. Nothing below it stays alive."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - words of ours
             words, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages, env=environment, start_new_session=True
         )
     except OSError as error:

@@ -44,7 +44,7 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
         fill_value=_cast(schema.fill_value, wanted_dtype),
         axes=names,
         digest=None,
-        notes=_conversion(schema.dtype, wanted_dtype),
+        notes=(*schema.notes, *_conversion(schema.dtype, wanted_dtype)),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+from functools import cache
 from threading import Condition
 
 import numpy as np
@@ -17,6 +19,8 @@ from reblock.model import Flat
 _MAPPED_BYTES = 1 << 17
 #: From this size on huge pages are asked for: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
+#: Names of glibc's settings, and the size of blocks that it is to keep.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 
 
 class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
@@ -107,6 +111,20 @@ def allocate(size: int) -> Flat:
     if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapping, np.uint8)[:size]
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Ask the allocator to keep what codecs free for the next unit, rather than to map and clear it anew each time.
+
+    What it keeps is what the units in flight took at once, which the budget counts.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
+    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 class Staging:

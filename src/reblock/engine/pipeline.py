@@ -28,7 +28,7 @@ import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
-from reblock.engine.buffers import Buffers, Memory, Staging, Stopped
+from reblock.engine.buffers import Buffers, Memory, Staging, Stopped, keep_freed_memory
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
@@ -91,6 +91,7 @@ def execute(
 
     With a disk of its own (to record what is done to it) a pass runs without the compiled loop.
     """
+    keep_freed_memory()
     pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk, watch or Watch(), number)
     return pipeline.run(sweep.tasks.indices() if tasks is None else tasks)
 

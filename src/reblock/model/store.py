@@ -130,8 +130,8 @@ class Store(Protocol):
     def encode(self, data: Flat) -> Bytes:
         """Encode an object's bytes (a whole shard where there are shards)."""
 
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:
-        """Read a box through the format's own library (`reads == BOX`)."""
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:
+        """Read a box of one unit through the format's own library (`reads == BOX`); False where it is not stored."""
 
     def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:
         """Write a box through the format's own library (`writes == BOX`)."""

@@ -32,7 +32,7 @@ class ByExtent:
         """Raw."""
         return ""
 
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:  # noqa: ARG002 - never called
         """Not needed: the engine reads extents."""
         _not_needed()
 

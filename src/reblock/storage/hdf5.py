@@ -190,10 +190,10 @@ class Hdf5Store:
         return encode(data, self.stored.pipeline)
 
     # ---------------------------------------------------------------- through h5py
-    def read_box(self, box: Box, out: npt.NDArray[Any]) -> None:
-        """Read a box with the library's own filters and conversions."""
+    def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:
+        """Read a box with the library's own filters and conversions; False where its chunk is not stored."""
         if not box.size:
-            return
+            return True
         with self._lock, failures("read", self.location, CorruptError):
             fits = out.flags.c_contiguous and out.dtype == self.layout.dtype
             target = out if fits else np.empty(out.shape, self.layout.dtype)
@@ -206,11 +206,15 @@ class Hdf5Store:
                     raise self._corrupt(box, error) from None
         if target is not out:
             out[...] = target
+        return not self.stored.chunked or self._find(self._chunk(box)) is not None
+
+    def _chunk(self, box: Box) -> Index:
+        """The chunk that a box begins in."""
+        return tuple(axis.index(start) for axis, start in zip(self.layout.objects.axes, box.start, strict=True))
 
     def _corrupt(self, box: Box, error: CorruptError) -> CorruptError:
         """The error with the chunk that a box begins in, where that is stored by itself."""
-        axes = self.layout.objects.axes
-        index = tuple(axis.index(start) for axis, start in zip(axes, box.start, strict=True))
+        index = self._chunk(box)
         found = self._find(index) if self.stored.chunked else None
         if found is None:
             return error

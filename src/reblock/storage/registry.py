@@ -133,7 +133,8 @@ def open(  # noqa: A001 - the verb of the registry
         missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         raise DiskError.wrap(missing, doing="open", path=where.path)
     kind = detect(where.path) if format is None else get(format)
-    return kind.open(where.path, where.inner, allow)
+    # A format of others may be older than this argument.
+    return kind.open(where.path, where.inner, allow) if allow else kind.open(where.path, where.inner)
 
 
 # ---------------------------------------------------------------- the table

@@ -22,13 +22,14 @@ from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.files import disk_errors, sync, write_file
 from reblock.storage.roots import FileRoots
+from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_meta import Meta, Shard, parse_v2, parse_v3
+from reblock.storage.zarr_nested import ABSENT
 from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
 
-#: An entry of a shard's index that says: not stored.
-_ABSENT = 2**64 - 1
-#: Folders that are looked at in search of the arrays of a group.
+#: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
 _MANY_FOLDERS = 10_000
+_LONG_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ZarrStore(ByExtent):
     @property
     def encoding(self) -> str:
         """The codec of a chunk: the same in both versions, and inside a shard."""
-        return f"zarr {self.schema.codec}" if self.meta.chain else ""
+        return f"zarr {self.schema.codec}" if self.meta.chain and isinstance(self.meta.chain, Chain) else ""
 
     @cached_property
     def folder(self) -> str:
@@ -110,7 +111,7 @@ class ZarrStore(ByExtent):
 
     def _extent(self, path: str, entry: npt.NDArray[np.uint64], most: int) -> Extent | None:
         offset, length = map(int, entry)
-        if offset == length == _ABSENT:
+        if offset == length == ABSENT:
             return None
         if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not self.meta.chain):
             raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
@@ -303,14 +304,21 @@ def _arrays(folder: str, roots: Roots) -> Iterator[str]:
         with disk_errors("list", folder):
             found = sorted(e.name for e in os.scandir(os.path.join(folder, here)) if e.is_dir(follow_symlinks=False))
         for name in found:
-            seen += 1
+            path = f"{here}/{name}".lstrip("/")
+            seen += 1 + _size(os.path.join(folder, path, "zarr.json")) // _LONG_BYTES
             if seen > _MANY_FOLDERS:
                 return
-            path = f"{here}/{name}".lstrip("/")
             if _is_array(os.path.join(folder, path), roots):
                 yield path
             else:
                 waiting.append(path)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _parts(path: str, inner: str) -> list[str]:

@@ -52,9 +52,9 @@ class Chain:
     def __bool__(self) -> bool:
         return bool(self.codec)
 
-    def sizes(self, nbytes: int) -> list[tuple[int, bool]]:
+    def sizes(self, nbytes: int, *, exact: bool = True) -> list[tuple[int, bool]]:
         """Bytes before each stage and after the last, and whether they are exact; ValueError if they cannot be."""
-        sizes, size, exact = [(nbytes, True)], nbytes, True
+        sizes, size = [(nbytes, exact)], nbytes
         for stage in self.codec.stages:
             if stage.name in FILTERS:
                 if not exact:
@@ -78,21 +78,32 @@ class Chain:
 
     def decode(self, data: Bytes, out: Flat) -> None:
         """Decode into exactly `out.size` bytes."""
+        stored = self._undo(data, self.sizes(out.size), out)
+        if stored.size != out.size:
+            raise CorruptError(f"{stored.size:,} bytes stored, {out.size:,} expected")
+        if not np.may_share_memory(stored, out):
+            out[:] = stored
+
+    def decode_some(self, data: Bytes, most: int) -> Flat:
+        """Decode into as many bytes as there are, which may not be more than `most`."""
+        stored = self._undo(data, self.sizes(most, exact=False), None)
+        if stored.size > most:
+            raise CorruptError(f"{stored.size:,} bytes stored, {most:,} expected at the most")
+        return stored
+
+    def _undo(self, data: Bytes, sizes: list[tuple[int, bool]], out: Flat | None) -> Flat:
+        """Undo all stages; the last one may write to `out`, where that is given."""
         stored: Flat = np.frombuffer(data, np.uint8)
-        sizes = self.sizes(out.size)
         for place in reversed(range(len(self.codec.stages))):
             stage, (size, exact) = self.codec.stages[place], sizes[place]
-            room = out if place == 0 else np.empty(size, np.uint8)
+            room = np.empty(size, np.uint8) if place or out is None else out
             try:
                 stored = _DECODERS[stage.name](_Job(stored, room, exact, stage, self.dtype))
             except _FAILURES as error:
                 raise CorruptError(f"{stage.name}: {_one_line(error)}") from error
             if stored.size != size if exact else stored.size > size:
                 raise CorruptError(f"{stage.name}: {stored.size:,} bytes decoded, {size:,} expected")
-        if not self.codec and stored.size != out.size:
-            raise CorruptError(f"{stored.size:,} bytes stored, {out.size:,} expected")
-        if not np.may_share_memory(stored, out):
-            out[:] = stored
+        return stored
 
     def encode(self, data: Flat) -> Bytes:
         """What is stored for a unit."""

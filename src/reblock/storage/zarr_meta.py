@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from reblock.model.schema import Schema
 from reblock.storage.attributes import take_digest
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
 from reblock.storage.zarr_codecs import Chain
+from reblock.storage.zarr_nested import Nested
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
 from reblock.storage.zarr_values import dtype_v2, dtype_v3, fill_from_json
 
@@ -27,6 +29,9 @@ DIMENSIONS = "_ARRAY_DIMENSIONS"
 INDEX_BYTES = 1 << 25
 #: Most codecs of an array: each is applied to each chunk.
 _MANY_CODECS = 32
+#: Shards inside each other.
+_MANY_SHARDS = 8
+_NESTED_NOTE = "shards that lie in others, or have codecs around them, are read as chunks"
 #: What zarr-python assumes where a shard does not say how its index is stored.
 _INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 _V3_KEYS = {
@@ -64,7 +69,7 @@ class Meta:
     """What the array is."""
     layout: Layout
     """Where its elements lie."""
-    chain: Chain
+    chain: Chain | Nested
     """How a unit is encoded."""
     prefix: str
     """What comes before the first index in a key; without axes it is the key."""
@@ -186,11 +191,16 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     prefix, separator = _keys_v3(document["chunk_key_encoding"], where)
     pipe = _Pipe.of(document["codecs"], len(shape), dtype, where)
     digest, attributes = take_digest(_attributes(document.get("attributes", {}), where))
-    chunks, shard = objects, None
+    chunks, shard, chain = objects, None, None
     order, dtype, stages = pipe.order, pipe.dtype, pipe.stages
     if pipe.shard is not None:
         shard, chunks, inner = _shard(pipe, objects, shape, dtype, where)
-        order, dtype, stages = tuple(pipe.order[a] for a in inner.order), inner.dtype, inner.stages
+        if pipe.stages or inner.shard is not None:
+            fill = partial(fill_from_json, document["fill_value"], where=where)
+            chain, dtype, stages = _nested(pipe, objects, fill, where)
+            chunks, shard = objects, None
+        else:
+            order, dtype, stages = tuple(pipe.order[a] for a in inner.order), inner.dtype, inner.stages
     schema = Schema(
         shape,
         dtype,
@@ -202,9 +212,14 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
         attributes=attributes,
         axes=_axes_v3(document.get("dimension_names"), len(shape), where),
         digest=digest,
+        notes=(_NESTED_NOTE,) if chain else (),
     )
-    chain = _chain(list(stages), dtype, prod(chunks) * dtype.itemsize, where)
-    return Meta(3, schema, _layout(schema), chain, prefix, separator, shard)
+    layout = _layout(schema)
+    if chain is not None:
+        layout = replace(layout, codec="sharding_indexed", partial_reads=False, partial_writes=False)
+    else:
+        chain = _chain(list(stages), dtype, prod(chunks) * dtype.itemsize, where)
+    return Meta(3, schema, layout, chain, prefix, separator, shard)
 
 
 def _check_extensions(document: Mapping[str, Any], where: str) -> None:
@@ -277,6 +292,7 @@ class _Pipe:
         stages: list[Stage] = []
         for name, settings in (_named(item, "codec", where) for item in value):
             if name == "transpose" and not to_bytes:
+                _check_elementwise(stages, where)
                 axes = check_order(settings.get("order"), ndim, where=where)
                 order = tuple(order[a] for a in axes)
             elif name in ("bytes", "endian", "sharding_indexed") and not to_bytes:
@@ -289,9 +305,9 @@ class _Pipe:
                 stages.append(_stage_v3(name, settings, dtype, where, to_bytes=to_bytes))
         if not to_bytes:
             raise FormatError(f"{where}: none of the codecs makes bytes of elements: {show(value)}")
-        if shard is not None and stages:
+        if shard is not None and any(stage.name in FILTERS for stage in stages):
             raise FormatError(f"{where}: codec {stages[0].name!r} around sharding_indexed is not supported")
-        _check_filters(stages, order, dtype, where)
+        _check_native(stages, dtype, where)
         return cls(order, dtype, tuple(stages), shard)
 
 
@@ -318,11 +334,17 @@ def _stage_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any], wher
     return stage
 
 
-def _check_filters(stages: list[Stage], order: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
-    """Filters of numcodecs see elements as they lie in memory, so zarr-python is sure of them in C order only."""
-    filters = [stage.name for stage in stages if stage.name in FILTERS]
-    if filters and (order != tuple(sorted(order)) or not dtype.isnative):
-        raise FormatError(f"{where}: codec 'numcodecs.{filters[0]}' with transposed or byte-swapped elements")
+def _check_elementwise(stages: list[Stage], where: str) -> None:
+    """After a transpose zarr-python does not hand elements to such filters in the order in which they lie."""
+    if odd := [stage.name for stage in stages if stage.name in ("delta", "packbits")]:
+        raise FormatError(f"{where}: codec 'numcodecs.{odd[0]}' before a transpose is not supported")
+
+
+def _check_native(stages: list[Stage], dtype: np.dtype[Any], where: str) -> None:
+    """Filters of numcodecs see elements as they lie in memory; zarr-python misreads those that are byte-swapped."""
+    filters = [stage.name for stage in stages if stage.name in FILTERS and stage.name != "bitround"]
+    if filters and not dtype.isnative:
+        raise FormatError(f"{where}: codec 'numcodecs.{filters[0]}' with byte-swapped elements is not supported")
 
 
 def _shard(
@@ -336,8 +358,6 @@ def _shard(
         raise FormatError(f"{where}: shards of {list(stored)} are no multiple of their chunks {list(inner_shape)}")
     counts = tuple(s // c for s, c in zip(stored, inner_shape, strict=True))
     inner = _Pipe.of(settings.get("codecs"), len(shape), dtype, where)
-    if inner.shard is not None:
-        raise FormatError(f"{where}: codec 'sharding_indexed' inside itself is not supported")
     location = settings.get("index_location", "end")
     if location not in ("start", "end"):
         raise FormatError(f"{where}: index_location must be 'start' or 'end', not {show(location)}")
@@ -351,3 +371,20 @@ def _shard(
         raise FormatError(f"{where}: codec {odd[0]!r} of a shard's index is not supported, bytes and checksums are")
     shard = Shard(outer.order, counts, Chain(Codec(index.stages), index.dtype), location == "start")
     return shard, tuple(inner_shape[place] for place in inverse(outer.order)), inner
+
+
+def _nested(
+    pipe: _Pipe, chunk: tuple[int, ...], fill: Callable[[np.dtype[Any]], Any], where: str, depth: int = 0
+) -> tuple[Chain | Nested, np.dtype[Any], tuple[Stage, ...]]:
+    """What decodes a whole chunk of some codecs, the type of its elements, and the codecs of the innermost unit."""
+    if pipe.shard is None:
+        size = prod(chunk) * pipe.dtype.itemsize
+        return _chain(list(pipe.stages), pipe.dtype, size, where), pipe.dtype, pipe.stages
+    if depth == _MANY_SHARDS:
+        raise FormatError(f"{where}: codec 'sharding_indexed' more than {_MANY_SHARDS} times inside itself")
+    shard, sides, inner = _shard(pipe, chunk, chunk, pipe.dtype, where)
+    unit = tuple(sides[a] for a in pipe.order)
+    chain, dtype, stages = _nested(inner, unit, fill, where, depth + 1)
+    around = Codec(pipe.stages)
+    found = Nested(around, shard.counts, unit, inner.order, chain, shard.index, shard.at_start, dtype, fill(dtype))
+    return found, dtype, stages

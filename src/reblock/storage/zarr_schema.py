@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ from reblock.storage.attributes import to_json, with_digest
 from reblock.storage.checks import dtype_problem, show
 from reblock.storage.zarr_codecs import Chain, trial
 from reblock.storage.zarr_meta import DIMENSIONS, INDEX_BYTES, Meta, axes_v2, parse_v2, parse_v3
-from reblock.storage.zarr_stages import FILTERS, V3, check, config, config_v3, lossless
+from reblock.storage.zarr_stages import FILTERS, V3, check, check_v3, config, config_v3, lossless, specified
 from reblock.storage.zarr_values import V3_KINDS, dtype_json_v3, extended, fill_bits_lost, fill_to_json
 
 #: What is written where the source's codec cannot be kept.
@@ -133,21 +133,26 @@ class _Adapter:
         codec = self.schema.codec
         lossy = [stage for stage in codec.stages if stage.name in FILTERS and not _keeps(stage, self.dtype)]
         if lossy:
-            names = ", ".join(stage.name for stage in lossy)
-            self.give_up("codec", f"codec {names} does not keep every bit", "values are kept as they are, without it")
-            codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
+            loss = f"codec {', '.join(stage.name for stage in lossy)} does not keep every bit"
+            if "codec" in self.asked:
+                self.notes.append(f"{loss}: values may be rounded, as was asked for")
+            else:
+                self.notes.append(f"{loss}; values are kept as they are, without it")
+                codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
         if self.version == 3 and "codec" not in self.asked:
             codec = self.zlib_as_gzip(codec)
         usual = USUAL if chunk_bytes <= _MOST_BYTES["blosc"] else USUAL_LONG
         if problem := self.codec_problem(codec, chunk_bytes):
             self.give_up("codec", problem, f"{usual} is used")
             return usual
+        if self.version == 3 and (others := [stage.name for stage in codec.stages if not specified(stage)]):
+            self.notes.append(f"codec {', '.join(others)} is not in zarr v3's specification: not every reader knows it")
         return codec
 
     def codec_problem(self, codec: Codec, chunk_bytes: int) -> str | None:
         """Why a codec cannot be written, or None."""
         for stage in codec.stages:
-            if self.version == 3 and (stage.name not in V3 or not V3[stage.name] >= dict(stage.settings).keys()):
+            if self.version == 3 and "codec" not in self.asked and not specified(stage):
                 return (
                     f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))} (zarr v2 has more: --to zarr2)"
                 )
@@ -156,9 +161,14 @@ class _Adapter:
         try:
             for stage in codec.stages:
                 check(stage)
+                if self.version == 3:
+                    check_v3(stage, self.dtype)
             if any(stage.name in FILTERS for stage in codec.stages):
                 trial(codec, self.dtype)
             Chain(codec, self.dtype).sizes(chunk_bytes)
+            filters = [stage.name in FILTERS for stage in codec.stages]
+            if self.version == 3 and filters != sorted(filters, reverse=True):
+                raise ValueError("zarr v3 has filters of elements first, then all that works on bytes")
         except ValueError as error:
             return f"codec {codec} cannot be written: {error}"
         return None
@@ -237,7 +247,9 @@ def document_v3(schema: Schema) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = []
     if schema.order != tuple(range(schema.ndim)):
         codecs.append({"name": "transpose", "configuration": {"order": list(schema.order)}})
-    codecs += [to_bytes, *(config_v3(stage, schema.dtype) for stage in schema.codec.stages)]
+    filters = [stage for stage in schema.codec.stages if stage.name in FILTERS]
+    others = schema.codec.stages[len(filters) :]
+    codecs += [*_codecs_v3(filters, schema.dtype), to_bytes, *_codecs_v3(others, schema.dtype)]
     if schema.shards is not None:
         settings = {
             "chunk_shape": list(schema.chunks),
@@ -260,6 +272,10 @@ def document_v3(schema: Schema) -> dict[str, Any]:
     if schema.axes is not None:
         document["dimension_names"] = [name or None for name in schema.axes]
     return document
+
+
+def _codecs_v3(stages: Sequence[Stage], dtype: np.dtype[Any]) -> list[dict[str, Any]]:
+    return [config_v3(stage, dtype) for stage in stages]
 
 
 def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -233,6 +233,14 @@ def specified(stage: Stage) -> bool:
     return known is not None and known >= dict(stage.settings).keys() and (stage.name, stage.get("level")) != _DEFAULT
 
 
+def check_v3(stage: Stage, dtype: np.dtype[Any]) -> None:
+    """ValueError for a stage that zarr-python does not read in v3."""
+    if stage.name == "base64":
+        raise ValueError("codec base64 is of zarr v2 only")
+    if stage.name == "quantize" and {stage.get("dtype"), stage.get("astype", dtype.str)} != {dtype.str}:
+        raise ValueError(f"in zarr v3 codec quantize must have the array's own type, {dtype.str}, for dtype and astype")
+
+
 def stage_of_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any]) -> Stage:
     """A stage from the name and configuration of a v3 codec."""
     if name.startswith("numcodecs."):

@@ -52,7 +52,10 @@ class Job:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Job:
         """A job from its document."""
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in document.items()})
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
+        }
+        return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -29,8 +29,7 @@ def run(job: Job) -> dict[str, Any]:
         with open(job.target, "wb") as file:
             header = {"descr": np.dtype(job.dtype).str, "fortran_order": False, "shape": job.shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for _, values in slabs(job):
-                file.write(values.data)
+            file.writelines(values.data for _, values in slabs(job))
     elif job.target_format == "hdf5":
         with h5py.File(job.target, "w") as file:
             dataset = create_dataset(file, job, job.source_chunks)

@@ -34,7 +34,8 @@ def _cpu(processes: Iterable[int]) -> tuple[float, float]:
         if process != os.getpid():
             ticks = _stat(process)[10:12]
             user, system = (
-                before + int(count) / os.sysconf("SC_CLK_TCK") for before, count in zip((user, system), ticks, strict=True)
+                before + int(count) / os.sysconf("SC_CLK_TCK")
+                for before, count in zip((user, system), ticks, strict=True)
             )
     return user, system
 
@@ -68,7 +69,7 @@ def _status(process: int, key: str) -> int:
 
 
 def family() -> Iterator[int]:
-    """This process and all below it."""
+    """The process itself and all below it."""
     parents: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         parents.setdefault(int(_stat(int(name))[1]), []).append(int(name))

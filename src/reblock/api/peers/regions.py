@@ -42,8 +42,10 @@ def _choices(whole: int, unit: int, chunk: int) -> list[tuple[int, int]]:
     """Lengths of regions along an axis that make equal numbers of units, and what each makes it read."""
     count = -(-whole // unit)
     lengths = {min(whole, unit * -(-count // parts)) for parts in range(1, count + 1)}
-    return [(length, sum(_met(start, min(start + length, whole), chunk, whole) for start in range(0, whole, length)))
-            for length in sorted(lengths)]
+    return [
+        (length, sum(_met(start, min(start + length, whole), chunk, whole) for start in range(0, whole, length)))
+        for length in sorted(lengths)
+    ]
 
 
 def _met(start: int, stop: int, chunk: int, whole: int) -> int:

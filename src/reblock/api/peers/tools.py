@@ -8,7 +8,7 @@ import resource
 import subprocess
 from threading import Event, Thread
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 from reblock.api.peers.job import DATASET, Job
 from reblock.api.peers.measure import peak_of
@@ -22,7 +22,10 @@ def run(job: Job) -> dict[str, Any]:
     words = _words(job)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = perf_counter()
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process, _Watch(process.pid) as watch:
+    with (
+        subprocess.Popen(words, stdin=subprocess.DEVNULL) as process,  # noqa: S603 - words of ours
+        _Watch(process.pid) as watch,
+    ):
         code = process.wait()
     os.sync()
     seconds = perf_counter() - began
@@ -47,7 +50,7 @@ class _Watch:
         self._over = Event()
         self._thread = Thread(target=self._look)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -75,6 +78,6 @@ def _words(job: Job) -> list[str]:
 
 def _version(program: str) -> str:
     """What a program says of itself."""
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - of ours
     found = re.search(r"(?:version|\)) (\d+\.[\w.]+)", told.stdout + told.stderr, re.IGNORECASE)
     return found[1] if found else "?"

@@ -1,10 +1,12 @@
-"""`reblock bench`: what this machine does, and what the papers say."""
+"""`reblock bench`: what this machine does, what the papers say, and what the peers do."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +16,14 @@ from reblock.cli.output import emit, say
 from reblock.errors import DiskError
 
 if TYPE_CHECKING:
+    from reblock.api.bench_peers import Result
     from reblock.render.tables import Table
 
 
-@click.group(short_help="Calibrate a device; reproduce the papers' tables.", invoke_without_command=True)
+@click.group(short_help="Calibrate a device; race the peers; reproduce the papers.", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Measure this machine, or hold our figures against the papers'."""
+    """Measure this machine, or hold our figures against the peers' or the papers'."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -97,6 +100,61 @@ def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | 
     document = {"tables": [table.to_json() for table in found], "failures": failures}
     emit(document if as_json else "\n\n".join(table.to_text() for table in found))
     return 1 if failures else 0
+
+
+@command.command(
+    short_help="Race reblock against its peers on the same arrays.",
+    epilog="""
+    \b
+    Examples:
+      reblock bench peers --dir /data
+      reblock bench peers W2 W3 --only cp,zarrs,tensorstore --dir /data --output race.json
+      reblock bench peers --scale 8 --only cp,zarr-python,h5py
+    """,
+)
+@click.argument("workloads", metavar="[WORKLOAD]...", nargs=-1)
+@click.option("--only", metavar="NAMES", help="Peers to race, such as cp,zarrs.  [default: all]")
+@click.option("--repeat", metavar="N", type=int, default=3, show_default=True, help="Timed rounds; one more warms up.")
+@click.option("--scale", metavar="N", type=int, default=1, show_default=True, help="Divide lengths by N.")
+@click.option("--dir", "folder", metavar="DIR", help="Where arrays are made.  [default: the temporary folder]")
+@click.option("--peers-dir", metavar="DIR", help="Where peers are installed.  [default: the user's cache]")
+@click.option("--keep", is_flag=True, help="Leave the sources in DIR, to be used again.")
+@click.option("--output", metavar="FILE", help="Also write the JSON document to FILE, after every workload.")
+@click.option("--check", is_flag=True, help="Exit 1 also if a bar is missed.")
+@json_option
+def peers(
+    workloads: tuple[str, ...],
+    only: str | None,
+    repeat: int,
+    scale: int,
+    folder: str | None,
+    peers_dir: str | None,
+    keep: bool,
+    output: str | None,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Race reblock against cp, zarr-python, zarrs, tensorstore, dask, rechunker, cubed, h5py, h5repack and nccopy.
+
+    Workloads are W1 to W6 and W6-shards; all of them without a name. Peers are installed when they are first needed.
+    Every output is compared with its source: exit 1 if one is wrong.
+    """
+    from reblock.api import bench_peers
+
+    where = folder or tempfile.gettempdir()
+    found: list[Result] = []
+    document = bench_peers.document(found, where, scale=scale, repeat=repeat)
+    race = bench_peers.race(
+        workloads, only=only, repeat=repeat, scale=scale, folder=where, peers=peers_dir, keep=keep, tell=say
+    )
+    with closing(race):
+        for result in race:
+            found.append(result)
+            document = bench_peers.document(found, where, scale=scale, repeat=repeat)
+            if output is not None:
+                bench_peers.save(document, output)
+    emit(document if as_json else "\n\n".join(result.to_table().to_text() for result in found))
+    return 1 if document["failures"] or (check and document["bars_missed"]) else 0
 
 
 def _make(folder: str) -> None:
