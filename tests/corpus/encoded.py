@@ -57,7 +57,7 @@ CODECS: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, Encode]] = 
     "crc32c": ({"id": "crc32c"}, [{"name": "crc32c"}], lambda data: bytes(CRC32C(location="end").encode(data))),
 }
 #: What a bomb becomes.
-BOMB = bytes(200 << 20)
+BOMB = bytes(128 << 20)
 
 
 def encoded(folder: Path, codec: str, version: int = 2) -> Path:
@@ -104,7 +104,7 @@ for _codec in ("zlib", "gzip", "zstd", "lz4", "blosc"):
     add(_codec, "bomb", lambda _, encode=CODECS[_codec][2]: encode(BOMB), quick=_codec in ("zlib", "zstd", "gzip"))
 for _codec in ("bz2", "lzma"):
     # Streams one after the other: making a single long one takes seconds.
-    add(_codec, "bomb", lambda _, encode=CODECS[_codec][2]: encode(BOMB[: 20 << 20]) * 10)
+    add(_codec, "bomb", lambda _, encode=CODECS[_codec][2]: encode(BOMB[: 16 << 20]) * 8)
 
 #: A zstd frame that says: one segment, 8 bytes of size, 8 GB.
 ZSTD_HEAD = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 8 << 30)

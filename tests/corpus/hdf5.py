@@ -252,7 +252,7 @@ def _attributes(folder: Path) -> None:
         made["x"].attrs["long"] = "long" * (16 << 20)
 
 
-add("attributes-of-64-megabytes", _attributes, "", quick=True)
+add("attributes-of-64-megabytes", _attributes, "")
 
 
 def _filter(number: int) -> Callable[[Path], None]:

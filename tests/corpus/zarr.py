@@ -301,3 +301,15 @@ def _group(folder: Path) -> str:
     (folder / "x.zarr/a").symlink_to("../outside")
     (folder / "x.zarr/b").symlink_to(".")
     return "x.zarr"
+
+
+@case("zarr3/group-of-long-documents", "FormatError", quick=True)
+def _documents(folder: Path) -> str:
+    """A search for arrays does not read megabytes for each folder."""
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    write(folder / "x.zarr/zarr.json", group)
+    write(folder / "x.zarr/0/zarr.json", {**group, "attributes": {"a": [{}] * 400_000}})
+    for number in range(1, 300):
+        (folder / f"x.zarr/{number}").mkdir()
+        os.link(folder / "x.zarr/0/zarr.json", folder / f"x.zarr/{number}/zarr.json")
+    return "x.zarr"

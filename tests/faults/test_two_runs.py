@@ -64,7 +64,7 @@ def run_rounds(here: Path, rounds: int) -> None:
 
 
 def test_two_runs_at_once(here: Path) -> None:
-    run_rounds(here, 8)
+    run_rounds(here, 6)
 
 
 @pytest.mark.faults

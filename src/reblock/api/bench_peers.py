@@ -25,7 +25,7 @@ from reblock.api.bench_peers_workloads import Workload, find_workloads
 from reblock.errors import DiskError, UsageError
 from reblock.units import format_seconds, format_size
 
-__all__ = ["REPEAT", "Result", "document", "race", "save"]
+__all__ = ["REPEAT", "Result", "check_output", "document", "race", "save"]
 
 #: Timed rounds where no number is given.
 REPEAT = 3
@@ -73,16 +73,21 @@ def _race(
     try:
         os.makedirs(folder, exist_ok=True)
         places = _places(workloads, contenders, home, tell)
-        for workload in workloads:
+        for done, workload in enumerate(workloads, 1):
             _check_room(workload, folder)
-            made |= _make_sources(workload, contenders, folder, tell)
+            for contender, path in _sources([workload], contenders, folder):
+                if not os.path.lexists(path):
+                    tell(f"{workload.name}: making {format_size(workload.nbytes)} of {os.path.basename(path)}")
+                    make_source(workload, contender.zarr, folder)
+                    made.add(path)
             yield _run_rounds(workload, contenders, places, repeat, folder, tell)
+            needed = {path for _, path in _sources(workloads[done:], contenders, folder)}
+            _discard(made - needed, keep=keep)
+            made &= needed
     except OSError as error:
         raise DiskError.wrap(error, doing="racing in", path=folder) from error
     finally:
-        if not keep:
-            for path in made:
-                remove(path)
+        _discard(made, keep=keep)
         with suppress(OSError):
             os.rmdir(folder)
 
@@ -105,16 +110,21 @@ def _check_room(workload: Workload, folder: str) -> None:
         )
 
 
-def _make_sources(workload: Workload, contenders: tuple[Contender, ...], folder: str, tell: Tell) -> set[str]:
-    """Make what is not there; the paths of what was made."""
-    made = set()
-    for contender in contenders:
-        path = source_path(workload, contender.zarr, folder)
-        if contender.unable(workload) is None and not os.path.lexists(path):
-            tell(f"{workload.name}: making {format_size(workload.nbytes)} of {os.path.basename(path)}")
-            make_source(workload, contender.zarr, folder)
-            made.add(path)
-    return made
+def _sources(workloads: list[Workload], contenders: tuple[Contender, ...], folder: str) -> list[tuple[Contender, str]]:
+    """Arrays that workloads are about, each with a contender that reads it."""
+    found = {
+        source_path(workload, contender.zarr, folder): contender
+        for workload in workloads
+        for contender in contenders
+        if contender.unable(workload) is None
+    }
+    return [(contender, path) for path, contender in found.items()]
+
+
+def _discard(paths: set[str], *, keep: bool) -> None:
+    for path in paths:
+        if not keep:
+            remove(path)
 
 
 def _run_rounds(
@@ -152,6 +162,21 @@ def document(results: Sequence[Result], folder: str | os.PathLike[str], *, scale
         "failures": sum(result.failures for result in results),
         "bars_missed": sum(result.bar_met is False for result in results),
     }
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Refuse to write a document over anything but an earlier one."""
+    where = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
+        raise UsageError(f"{where}: there is no such folder to write into")
+    if os.path.lexists(where):
+        try:
+            with open(where, encoding="utf-8") as file:
+                ours = "bars_missed" in json.load(file)
+        except (OSError, ValueError, TypeError):
+            ours = False
+        if not ours:
+            raise UsageError(f"{where} exists and is no result of a race: name another file")
 
 
 def save(content: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -39,8 +39,10 @@ class Run:
     """From its start, all imports done, until all is on the medium."""
     peak_bytes: int = 0
     """Most memory above what the process had at the start."""
-    cpu_seconds: float = 0.0
-    """User and system time."""
+    user_seconds: float = 0.0
+    """Time of the cores in the program."""
+    system_seconds: float = 0.0
+    """Time of the cores in the kernel."""
     size_bytes: int = 0
     """Bytes of the output."""
     correct: bool = False
@@ -114,7 +116,8 @@ def run_once(contender: Contender, python: str, workload: Workload, folder: str)
     return Run(
         done["seconds"],
         done["peak_bytes"],
-        done["user_seconds"] + done["system_seconds"],
+        done["user_seconds"],
+        done["system_seconds"],
         judged["size_bytes"],
         judged["correct"],
         judged["why"] or None,

@@ -8,9 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reblock.cost.memory import allocated_bytes, held_elements
+from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.model import Cost, Device, Layout, Pass, Plan, Problem, Traffic
+
+#: The part of a pass's time that is lost where reading and writing cannot go on at the same time.
+STALL = 0.25
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,23 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
+    seconds = float(pass_seconds(reads, writes, source, target, devices)) * _stall(sweep, source, target, plan)
     return Sweep(
         reads,
         writes,
         held_elements(sweep) * target.itemsize,
         allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes),
-        float(pass_seconds(reads, writes, source, target, devices)),
+        seconds,
     )
+
+
+def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
+    """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
+    buffers = buffer_bytes(sweep, target)
+    room = plan.memory_bytes - plan.depth * flight_bytes(sweep, source, target)
+    if sweep.reads.count < 2 or not buffers:
+        return 1.0
+    return 1.0 + STALL * min(max(2 * buffers - room, 0) / buffers, 1.0)
 
 
 def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:

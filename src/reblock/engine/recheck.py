@@ -13,7 +13,7 @@ from reblock.engine.region import load
 from reblock.engine.view import View
 from reblock.errors import StorageError
 from reblock.geometry import Box
-from reblock.model import Pass, Store, Sums
+from reblock.model import Index, Pass, Store, Sums, Way
 
 
 def recheck(store: Store, sweep: Pass, boxes: Sequence[tuple[int, Sums]], *, memory_bytes: int) -> Iterator[bool]:
@@ -28,7 +28,8 @@ def recheck(store: Store, sweep: Pass, boxes: Sequence[tuple[int, Sums]], *, mem
     def holds(box: tuple[int, Sums]) -> bool:
         where = sweep.writes.box([int(i) for i in np.unravel_index(box[0], sweep.writes.counts)])
         try:
-            return sums(load(view, where), where.start, store.layout.shape) == box[1]
+            same = sums(load(view, where), where.start, store.layout.shape) == box[1]
+            return same and all(_begins(store, index) for index in store.layout.objects.touching(where))
         except StorageError:
             return False
 
@@ -36,3 +37,17 @@ def recheck(store: Store, sweep: Pass, boxes: Sequence[tuple[int, Sums]], *, mem
     at_once = max(memory_bytes // max(2 * largest, 1), 1)
     with ThreadPoolExecutor(min(at_once, os.cpu_count() or 1), "reblock-recheck") as threads:
         yield from threads.map(holds, boxes)
+
+
+def _begins(store: Store, index: Index) -> bool:
+    """Whether an object's own file begins with what comes before its elements, where anything does."""
+    before = bytes(store.preamble(index)) if store.writes is Way.EXTENT else b""
+    if not before:
+        return True
+    place = store.place(index)
+    try:
+        with open(place.path, "rb", buffering=0) as file:
+            file.seek(place.offset - len(before))
+            return file.read(len(before)) == before
+    except OSError:
+        return False

@@ -164,7 +164,8 @@ class Writer:
             self._disk.make_folder(path)
             made = result.row
         times.write += result.io_ns / 1e9
-        return Traffic(result.opens, result.opens, result.opens, result.bytes), finished
+        logical = sum(buffer.memory.flat.size for buffer in buffers)
+        return Traffic(result.opens, result.opens, result.opens, logical), finished
 
     def _bytes(self, buffer: Buffer, times: Times) -> Flat:
         """What is to be stored, in the buffer's own memory where it fits: that is aligned, and counted already."""

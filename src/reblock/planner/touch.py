@@ -6,7 +6,7 @@ has more of them in flight. So steps are doubled along one axis after the other,
 memory stays modest.
 
 A step whose buffers take more than half of the memory must be written before the next one can be read. So steps are
-made smaller until two of them fit, if that costs few more seeks: reading and writing then go on at the same time.
+made smaller until two of them fit, if the seeks that adds cost less: reading and writing then go on at the same time.
 
 Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
 jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
@@ -15,11 +15,11 @@ in full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 
-from reblock.cost.estimate import moving_seconds, pass_seconds
+from reblock.cost.estimate import estimate, moving_seconds
 from reblock.cost.memory import buffer_bytes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -31,8 +31,6 @@ from reblock.strategies.family import fit, sweep
 STEP_BYTES = 16 << 20
 #: The part of the budget that coarser steps may take for their buffers.
 SHARE = 4
-#: How much longer a plan may take by its counts, if in return it reads and writes at the same time.
-WORTH = 1.2
 
 
 def coarsen(plan: Plan, problem: Problem) -> Plan:
@@ -41,12 +39,14 @@ def coarsen(plan: Plan, problem: Problem) -> Plan:
 
 
 def alternate(plan: Plan, problem: Problem) -> Plan:
-    """The same plan in smaller steps, where that lets it read one while it writes another."""
-
-    def smaller(made: Pass, source: Layout, target: Layout, devices: tuple[Device, Device]) -> Pass:
-        return _alternate(made, source, target, devices, problem)
-
-    return _touched(plan, problem, smaller)
+    """The same plan in smaller steps, where that lets it read one while it writes another, and is faster."""
+    if plan.interleaved or problem.held:
+        return plan
+    for number, (made, source, target) in enumerate(plan.sides(problem.source, problem.target)):
+        for smaller in _smaller(made, source, target, problem):
+            passes = (*plan.passes[:number], smaller, *plan.passes[number + 1 :])
+            plan = min((plan, _with_passes(plan, passes, problem)), key=lambda one: estimate(one, problem).seconds)
+    return plan
 
 
 def coalesce(plan: Plan, problem: Problem) -> Plan:
@@ -63,37 +63,35 @@ def _touched(
     first, scratch, last = problem.devices
     devices = [first, *(scratch for _ in plan.scratch), last]
     sides = plan.sides(problem.source, problem.target)
-    passes = tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
-    if passes == plan.passes:
-        return plan
+    return _with_passes(
+        plan, tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides)), problem
+    )
+
+
+def _with_passes(plan: Plan, passes: tuple[Pass, ...], problem: Problem) -> Plan:
+    """The plan with other passes; the plan itself where they do not fit."""
     try:
-        return fit(replace(plan, passes=passes), problem)
+        return plan if passes == plan.passes else fit(replace(plan, passes=passes), problem)
     except Refused:
         return plan
 
 
-def _alternate(made: Pass, source: Layout, target: Layout, devices: tuple[Device, Device], problem: Problem) -> Pass:
+def _smaller(made: Pass, source: Layout, target: Layout, problem: Problem) -> Iterator[Pass]:
+    """The pass with smaller steps along one axis or another, so that two of them fit into memory."""
+
     def two_fit(one: Pass) -> bool:
         # What is in flight need not fit as well: the second step only waits for the first boxes of the one before.
         return 2 * buffer_bytes(one, target) <= problem.memory_bytes
 
-    def seconds(one: Pass) -> float:
-        reads = traffic(one.reads, source, one.read_access)
-        writes = traffic(one.writes, target, one.write_access, writing=True)
-        return float(pass_seconds(reads, writes, source, target, devices))
-
     if made.reads.count < 2 or two_fit(made):
-        return made
-    found = []
+        return
     for axis, (read, write) in enumerate(zip(made.read.axes, made.write.axes, strict=True)):
         if read.step and write.step and read.step > write.step and read.step % write.step == 0:
             for steps in range(read.step // write.step - 1, 0, -1):
                 smaller = _cut(made, axis, steps * write.step, source, target, problem)
                 if smaller is not None and two_fit(smaller):
-                    found.append(smaller)
+                    yield smaller
                     break
-    best = min(found, key=seconds, default=made)
-    return best if seconds(best) <= WORTH * seconds(made) else made
 
 
 def _coalesce(made: Pass, source: Layout, device: Device) -> Pass:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ from reblock.storage.hdf5_filters import (
 from reblock.storage.hdf5_foreign import Foreign, find
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
 from reblock.storage.hdf5_metadata import Stored, describe_own, write_attributes
-from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, recover
+from reblock.storage.hdf5_seal import break_seal, check_seal, seal
+from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, recover, telling
 from reblock.storage.roots import FileRoots
 
 #: Name of a dataset that was not given one.
@@ -160,7 +161,7 @@ class Hdf5Store:
         return Extent(self.path, offset, length, mask)
 
     def _find(self, index: Index) -> Place | None:
-        with self._lock, failures("read the chunk index of", self.location, CorruptError):
+        with self._calling("read the chunk index of", CorruptError):
             if self._index is None and not self._asks:
                 counts, shift = self.layout.objects.counts, self.stored.shift
                 if self._foreign is None:
@@ -194,7 +195,7 @@ class Hdf5Store:
         """Read a box with the library's own filters and conversions; False where its chunk is not stored."""
         if not box.size:
             return True
-        with self._lock, failures("read", self.location, CorruptError):
+        with self._calling("read", CorruptError):
             fits = out.flags.c_contiguous and out.dtype == self.layout.dtype
             target = out if fits else np.empty(out.shape, self.layout.dtype)
             if self._foreign is None:
@@ -227,14 +228,14 @@ class Hdf5Store:
         """Write a box with the library's own filters."""
         if not box.size:
             return
-        with self._lock, failures("write", self.location, StorageError):
+        with self._calling("write"):
             source = np.ascontiguousarray(data, self.layout.dtype)
             self._open().write_direct(source, dest_sel=box.slices or ())
 
     def write_unit(self, index: Index, data: Bytes) -> None:
         """Hand an encoded chunk to HDF5, which finds a place for it."""
         first = tuple(axis.stored(i)[0] for axis, i in zip(self.layout.objects.axes, index, strict=True))
-        with self._lock, failures("write", self.location, StorageError):
+        with self._calling("write"):
             dataset = self._open()
             there = ask_index(dataset, index, self.stored.shift) if self._shadow and self._shadow.found else None
             if self._shadow and there is not None and there[1:] == (len(data), 0):
@@ -243,6 +244,12 @@ class Hdf5Store:
                 return
             dataset.id.write_direct_chunk(first, data)
             self._index = None
+
+    @contextmanager
+    def _calling(self, doing: str, kind: type[StorageError] = StorageError) -> Iterator[None]:
+        """Calls of HDF5, one at a time."""
+        with self._lock, failures(doing, self.location, kind), telling(lambda: self._shadow):
+            yield
 
     def _open(self) -> Any:
         """The dataset in this process: a handle does not survive a fork or a pickle."""
@@ -266,7 +273,7 @@ class Hdf5Store:
     # ---------------------------------------------------------------- the end
     def checkpoint(self) -> None:
         """Flush HDF5's own buffers, and make that the state of the file."""
-        with self._lock, failures("flush", self.location, StorageError):
+        with self._calling("flush"):
             if self._file is not None:
                 self._file.flush()
             if self._shadow is not None:
@@ -276,7 +283,8 @@ class Hdf5Store:
 
     def commit(self, digest: str | None = None) -> None:
         """Close and make durable; but for the digest the metadata has been complete since creation."""
-        with self._lock, failures("close", self.location, StorageError):
+        with self._calling("close"):
+            break_seal(self.path)
             if digest is not None:
                 if self._shadow is None:
                     # Through a shadow here too, so that a kill does not tear what the engine has written.
@@ -294,10 +302,12 @@ class Hdf5Store:
     def abort(self) -> None:
         """Close; what came after the last checkpoint is given up."""
         with self._lock, failures("close", self.location, StorageError):
-            self._close()
-            if self._shadow is not None:
-                self._shadow.close()
-                self._shadow = None
+            try:
+                self._close()
+            finally:
+                if self._shadow is not None:
+                    self._shadow.close()
+                    self._shadow = None
 
 
 class Hdf5Format:
@@ -335,8 +345,9 @@ class Hdf5Format:
             shadow = Shadow(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
             file: Any = None
             try:
-                file = open_file(path, "x") if shadow is None else open_shadow(shadow)
-                stored = _create(file, name, schema)
+                with telling(lambda: shadow):
+                    file = open_file(path, "x") if shadow is None else open_shadow(shadow)
+                    stored = _create(file, name, schema)
                 if shadow is None:
                     # The engine writes into the file: HDF5 must be done with it.
                     file.close()
@@ -348,7 +359,10 @@ class Hdf5Format:
                     shadow.close()
                 os.unlink(path)
                 raise
-        return Hdf5Store(path, name, schema, stored, shadow, file)
+        store = Hdf5Store(path, name, schema, stored, shadow, file)
+        if shadow is None:
+            seal(path, _places(store))
+        return store
 
     def reopen(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
         """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
@@ -358,14 +372,16 @@ class Hdf5Format:
             forget(path)
             found = self.open(path, name)
             _check_same(found, schema)
+            check_seal(path, _places(found))
             return Hdf5Store(path, name, schema, found.stored)
         with failures("open", path):
             shadow = Shadow(path, new=False)
             file: Any = None
             try:
-                file = open_shadow(shadow)
-                dataset = resolve(file, path, parts_of(name))
-                found = Hdf5Store(path, name, *describe_own(dataset, path, name, shadow.size), shadow, file)
+                with telling(lambda: shadow):
+                    file = open_shadow(shadow)
+                    dataset = resolve(file, path, parts_of(name))
+                    found = Hdf5Store(path, name, *describe_own(dataset, path, name, shadow.size), shadow, file)
                 _check_same(found, schema)
             except BaseException:
                 with suppress(Exception):
@@ -373,6 +389,14 @@ class Hdf5Format:
                 shadow.close()
                 raise
         return Hdf5Store(path, name, schema, found.stored, shadow, file)
+
+
+def _places(store: Hdf5Store) -> Iterator[tuple[int, int]]:
+    """Where the elements of a dataset without filters lie."""
+    for index in store.layout.objects.indices():
+        extent = store.extents(index, [index], lambda _: b"")[0]
+        if extent is not None:
+            yield extent.offset, extent.length or 0
 
 
 def _layout(schema: Schema) -> Layout:

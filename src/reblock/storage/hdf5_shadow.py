@@ -18,8 +18,8 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from reblock.model.store import Bytes
@@ -34,7 +34,11 @@ _SUM_BYTES = 16
 
 
 class Shadow:
-    """What h5py takes as a file; every OSError is kept in `error`, since HDF5 loses its number."""
+    """What h5py takes as a file.
+
+    HDF5 loses the number of an error, and h5py breaks where one is raised inside its calls. So an OSError is kept in
+    `error` and nothing is written after it; whoever called HDF5 asks for it (see `telling`).
+    """
 
     def __init__(self, path: str, *, new: bool) -> None:
         self.path = path
@@ -68,6 +72,7 @@ class Shadow:
     def readinto(self, out: memoryview) -> int:
         """Fill a buffer from the current place on."""
         view, start = memoryview(out).cast("B"), self._place
+        view[:] = bytes(len(view))
         self._guard(self._fetch, view, start)
         self._place += len(view)
         return len(view)
@@ -100,7 +105,7 @@ class Shadow:
 
     def overwrite(self, data: Bytes, offset: int) -> None:
         """Write bytes in place that no checkpoint has promised, such as those of a chunk that is done again."""
-        self._guard(self._put, memoryview(data).cast("B"), offset)
+        self._put(memoryview(data).cast("B"), offset)
 
     def checkpoint(self) -> None:
         """Make the file on disk what HDF5 has said it is; HDF5 has been flushed before."""
@@ -158,11 +163,11 @@ class Shadow:
         _write_at(self._descriptor, view, start)
 
     def _guard(self, call: Callable[..., object], *arguments: object) -> None:
-        try:
-            call(*arguments)
-        except OSError as error:
-            self.error = self.error or error
-            raise
+        if self.error is None:
+            try:
+                call(*arguments)
+            except OSError as error:
+                self.error = error
 
     def _write_redo(self, pages: list[tuple[int, bytes]]) -> None:
         parts = [_HEAD.pack(_MAGIC, self._size, len(pages))]
@@ -182,6 +187,17 @@ class Shadow:
         if not self._named:
             sync(os.path.dirname(path) or ".")
             self._named = True
+
+
+@contextmanager
+def telling(shadow: Callable[[], Shadow | None]) -> Iterator[None]:
+    """Calls of HDF5: what the system has said comes before what HDF5 has made of it, if anything."""
+    try:
+        yield
+    finally:
+        found = shadow()
+        if found is not None and found.error is not None:
+            raise found.error from None
 
 
 def open_shadow(shadow: Shadow) -> Any:

@@ -29,7 +29,7 @@ from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_
 
 #: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
 _MANY_FOLDERS = 10_000
-_LONG_BYTES = 4096
+_LONG_BYTES = 1024
 
 
 @dataclass(frozen=True)

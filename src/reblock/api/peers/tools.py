@@ -59,8 +59,10 @@ class _Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(_LOOK_SECONDS):
+        over = False
+        while not over:
             self.peak = max(self.peak, peak_of(self._process))
+            over = self._over.wait(_LOOK_SECONDS)
 
 
 def _words(job: Job) -> list[str]:

@@ -141,6 +141,8 @@ def peers(
     """
     from reblock.api import bench_peers
 
+    if output is not None:
+        bench_peers.check_output(output)
     where = folder or tempfile.gettempdir()
     found: list[Result] = []
     document = bench_peers.document(found, where, scale=scale, repeat=repeat)
