@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracle
 from reblock.cost import PRESETS, estimate
-from reblock.cost.estimate import estimate_passes
+from reblock.cost.estimate import STALL, estimate_passes
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.testing.problems import passes, problems
@@ -67,7 +67,7 @@ def test_seconds_follow_the_device() -> None:
     shape = (64, 64)
     source, target = Layout.raw("u1", Grid.of(shape, (64, 1))), Layout.raw("u1", Grid.of(shape, (8, 8)))
     made = Pass(target.objects, target.objects, target.objects, (0, 1), Access.RUNS, Access.UNITS)
-    plan, device = Plan("naive", shape, (made,)), PRESETS["hdd"]
+    plan, device = Plan("naive", shape, (made,), memory_bytes=10**6), PRESETS["hdd"]
     slow = estimate(plan, Problem(source, target, 10**6, device)).seconds
     # 64 blocks of 8 columns each: 512 visits, each of them one jump to the column and one run inside it.
     waits = 512 * (device.open_seconds + device.far_seek_seconds + device.seek_seconds) + 64 * (
@@ -75,6 +75,8 @@ def test_seconds_follow_the_device() -> None:
     )
     moved = 64 * 64 * (1 / device.read_bytes_per_second + 1 / device.write_bytes_per_second)
     assert slow == pytest.approx(waits + moved)
+    tight = replace(plan, memory_bytes=64 + 64)
+    assert estimate(tight, Problem(source, target, 10**6, device)).seconds == pytest.approx(slow * (1 + STALL))
     other = replace(device, name="other")
     assert estimate(plan, Problem(source, target, 10**6, device, other)).seconds < slow, "two devices work side by side"
     coded = replace(target, codec="lzma")

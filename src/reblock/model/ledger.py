@@ -40,5 +40,7 @@ class Ledger(Protocol):
         """Numbers of the write boxes of a pass that an earlier attempt has finished."""
 
     def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
-        """Boxes of a pass were written. They count as done once they are durable; may wait, so that not too much
-        is at risk, and raises if they could not be made so."""
+        """Boxes of a pass were written; they count as done once they are durable.
+
+        May wait, so that not too much is at risk, and raises if they could not be made durable.
+        """
