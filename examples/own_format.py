@@ -65,7 +65,7 @@ class PlainStore(RawByExtent):
         said = {"plain": 1, "shape": list(self.schema.shape), "dtype": self.schema.dtype.str}
         return json.dumps(said).encode().ljust(HEADER - 1) + b"\n"
 
-    def commit(self, digest: str | None = None) -> None:
+    def commit(self, digest: str | None = None) -> None:  # noqa: ARG002 - no place for it
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 

@@ -186,10 +186,11 @@ class Change:
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
+    if not isinstance(document, dict | list):  # an earlier change has left a single number, say
+        return
     for key in list(document) if isinstance(document, dict) else range(len(document)):
         yield document, key
-        if isinstance(document[key], dict | list):
-            yield from _places(document[key])
+        yield from _places(document[key])
 
 
 PART = st.floats(0, 1, exclude_max=True)

@@ -170,11 +170,9 @@ def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) ->
         assert ledger.total(0) == Sums(3, 3)
 
 
-def test_a_quarter_of_the_budget_is_committed_at_once(
-    journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_budget_is_committed_at_once(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "AGE_SECONDS", 3600)
-    with GroupCommit(journal, memory_bytes=80) as ledger:
+    with GroupCommit(journal, memory_bytes=40) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 0)])
         time.sleep(0.2)
@@ -187,7 +185,7 @@ def test_a_quarter_of_the_budget_is_committed_at_once(
 
 
 def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While half a budget waits for a slow disk, whoever records waits too."""
+    """While a budget waits for a slow disk, whoever records waits too."""
     slow = threading.Event()
     real = group_commit.make_durable
 
@@ -196,7 +194,7 @@ def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: 
         real(*arguments)
 
     monkeypatch.setattr(group_commit, "make_durable", hold)
-    with GroupCommit(journal, memory_bytes=40) as ledger:
+    with GroupCommit(journal, memory_bytes=20) as ledger:
         ledger.watch(0, side)
         recorded = []
 

@@ -89,16 +89,21 @@ class Workload:
         )
 
     def scaled(self, scale: int) -> Workload:
-        """The same with lengths of array and chunks divided by a number, and the memory with them."""
+        """The same with lengths and memory divided by a number; chunks shrink less, so there are fewer."""
         if scale < 1:
             raise UsageError(f"a scale is at least 1, not {scale}")
         memory = max(min(self.memory_bytes, LEAST_MEMORY_BYTES), self.memory_bytes // scale ** len(self.shape))
+        shape = tuple(max(1, length // scale) for length in self.shape)
+        before, after = (
+            tuple(min(whole, max(1, int(length / scale**0.5))) for length, whole in zip(chunks, shape, strict=True))
+            for chunks in (self.source_chunks, self.chunks)
+        )
+        shards = self.chunks_per_shard and tuple(
+            min(number, -(-whole // chunk))
+            for number, whole, chunk in zip(self.chunks_per_shard, shape, after, strict=True)
+        )
         return replace(
-            self,
-            shape=_divided(self.shape, scale),
-            source_chunks=_divided(self.source_chunks, scale),
-            chunks=_divided(self.chunks, scale),
-            memory_bytes=memory,
+            self, shape=shape, source_chunks=before, chunks=after, memory_bytes=memory, chunks_per_shard=shards
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,10 +120,6 @@ class Workload:
             "memory_bytes": self.memory_bytes,
             "bar": str(self.bar),
         }
-
-
-def _divided(lengths: Lengths, scale: int) -> Lengths:
-    return tuple(max(1, length // scale) for length in lengths)
 
 
 _SLICES = Workload(

@@ -115,7 +115,14 @@ def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | 
 @click.argument("workloads", metavar="[WORKLOAD]...", nargs=-1)
 @click.option("--only", metavar="NAMES", help="Peers to race, such as cp,zarrs.  [default: all]")
 @click.option("--repeat", metavar="N", type=int, default=3, show_default=True, help="Timed rounds; one more warms up.")
-@click.option("--scale", metavar="N", type=int, default=1, show_default=True, help="Divide lengths by N.")
+@click.option(
+    "--scale",
+    metavar="N",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Divide lengths by N, those of chunks by its root.",
+)
 @click.option("--dir", "folder", metavar="DIR", help="Where arrays are made.  [default: the temporary folder]")
 @click.option("--peers-dir", metavar="DIR", help="Where peers are installed.  [default: the user's cache]")
 @click.option("--keep", is_flag=True, help="Leave the sources in DIR, to be used again.")
