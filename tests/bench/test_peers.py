@@ -466,6 +466,15 @@ def test_a_wrong_contender_has_no_time() -> None:
     assert "reblock failed: wrong" in result.to_table().to_text()
 
 
+def test_a_peer_may_give_up_and_we_may_not() -> None:
+    gave_up = (Run(failed="needs more memory"),)
+    theirs = Result(BY_NAME["W1"], (entry("reblock", 1), entry("cp", 5), Entry("cubed", gave_up)))
+    assert (theirs.failures, theirs.bar_met, theirs.entries[2].correct) == (0, True, None)
+    assert "cubed failed: needs more memory" in theirs.to_table().to_text()
+    ours = Result(BY_NAME["W1"], (Entry("reblock", gave_up), entry("cp", 5)))
+    assert (ours.failures, ours.bar_met) == (1, False)
+
+
 def test_the_machine_is_named(tmp_path: Path) -> None:
     told = machine(str(tmp_path))
     assert told["cores"] == len(bench_peers_run.cores()) <= 2

@@ -55,7 +55,9 @@ class Entry:
 
     @property
     def correct(self) -> bool | None:
-        return all(run.correct for run in self.runs) if self.runs else None
+        """Whether all its outputs are; None where it made none."""
+        judged = [run.correct for run in self.runs if run.correct is not None]
+        return all(judged) if judged else None
 
     @property
     def version(self) -> str | None:
@@ -103,8 +105,11 @@ class Result:
 
     @property
     def failures(self) -> int:
-        """Contenders without a correct output."""
-        return sum(entry.correct is False for entry in self.entries)
+        """Wrong outputs, and none of ours: a peer may fail where it is asked for too much."""
+        wrong = sum(entry.correct is False for entry in self.entries)
+        return wrong + sum(
+            entry.contender == OURS and not entry.timed for entry in self.entries if entry.correct is None
+        )
 
     def to_table(self) -> Table:
         """A row for each contender that raced; those that did not are in the notes."""

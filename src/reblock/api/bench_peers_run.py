@@ -45,8 +45,8 @@ class Run:
     """Time of the cores in the kernel."""
     size_bytes: int = 0
     """Bytes of the output."""
-    correct: bool = False
-    """Whether the output is the array, in the chunks that were asked for."""
+    correct: bool | None = None
+    """Whether the output is the array, in the chunks that were asked for; None where there is none."""
     failed: str | None = None
     """Why there is no correct output."""
     version: str = ""

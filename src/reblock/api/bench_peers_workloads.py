@@ -15,8 +15,8 @@ from reblock.units import format_size
 
 Lengths = tuple[int, ...]
 
-#: No scaled budget is smaller: chunks of the smallest arrays have to fit.
-LEAST_MEMORY_BYTES = 1 << 20
+#: No scaled budget is smaller than this, and than so many of the largest chunks.
+LEAST_MEMORY_BYTES, LEAST_CHUNKS = 1 << 20, 12
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,6 @@ class Workload:
         """The same with lengths and memory divided by a number; chunks shrink less, so there are fewer."""
         if scale < 1:
             raise UsageError(f"a scale is at least 1, not {scale}")
-        memory = max(min(self.memory_bytes, LEAST_MEMORY_BYTES), self.memory_bytes // scale ** len(self.shape))
         shape = tuple(max(1, length // scale) for length in self.shape)
         before, after = (
             tuple(min(whole, max(1, int(length / scale**0.5))) for length, whole in zip(chunks, shape, strict=True))
@@ -102,9 +101,10 @@ class Workload:
             min(number, -(-whole // chunk))
             for number, whole, chunk in zip(self.chunks_per_shard, shape, after, strict=True)
         )
-        return replace(
-            self, shape=shape, source_chunks=before, chunks=after, memory_bytes=memory, chunks_per_shard=shards
-        )
+        small = replace(self, shape=shape, source_chunks=before, chunks=after, chunks_per_shard=shards)
+        largest = max(prod(small.source_chunks), prod(small.shards or small.chunks)) * np.dtype(self.dtype).itemsize
+        least = min(self.memory_bytes, max(LEAST_MEMORY_BYTES, LEAST_CHUNKS * largest))
+        return replace(small, memory_bytes=max(least, self.memory_bytes // scale ** len(shape)))
 
     def to_json(self) -> dict[str, Any]:
         return {
