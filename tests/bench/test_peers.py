@@ -298,9 +298,10 @@ def test_processes_below_count() -> None:
 
 
 def test_programs_are_watched(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(bytes(1 << 20))
+    # Large enough for the copy to last longer than it takes to look.
+    (tmp_path / "x").write_bytes(bytes(64 << 20))
     found = tools.run(small(contender="cp", source=str(tmp_path / "x"), target=str(tmp_path / "y")))
-    assert (tmp_path / "y").stat().st_size == 1 << 20
+    assert (tmp_path / "y").stat().st_size == 64 << 20
     assert 0 < found["peak_bytes"] < 16 << 20
     assert found["program"][0].isdigit()
     with pytest.raises(RuntimeError, match="cp ended with 1"):

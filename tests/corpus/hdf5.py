@@ -48,11 +48,11 @@ def add(
     says: str = "",
     quick: bool = False,
     options: tuple[str, ...] = (),
-    seconds: float = 1,
+    planner: bool = False,
 ) -> None:
     """A case that is one file."""
 
-    @case(f"hdf5/{name}", info, run, says=says, quick=quick, options=options, seconds=seconds)
+    @case(f"hdf5/{name}", info, run, says=says, quick=quick, options=options, planner=planner)
     def _(folder: Path) -> str:
         make(folder)
         return f"{NAME}::{inner}" if inner else NAME
@@ -225,7 +225,7 @@ add(
     "",
     "SpaceError|InfeasibleError",
     quick=True,
-    seconds=5,
+    planner=True,
 )
 add(
     "chunk-over-budget",
@@ -233,7 +233,7 @@ add(
     "",
     "InfeasibleError",
     quick=True,
-    seconds=5,
+    planner=True,
 )
 # To say what budget would do takes the planner its time where axes are long.
 add(
@@ -241,7 +241,7 @@ add(
     _typed(lambda f: f.create_dataset("x", (1 << 20, 1 << 12), "u1", chunks=(1 << 18, 1 << 12), compression="gzip")),
     "",
     "InfeasibleError",
-    seconds=60,
+    planner=True,
 )
 
 

@@ -203,17 +203,21 @@ class _Pipeline:
     def _start(self, visit: Visit, window: Window) -> None:
         """Dispatch a visit that is made one by one."""
         self._check()
-        wanted = [self._claim_all(window, piece.wanted) for piece in visit.pieces]
-        if not any(wanted):
-            return
-        self.measured.source += visit_traffic(visit)
         if not visit.raw:
-            self._submit(self._read_units, visit, window)
+            # Every piece is claimed, wanted or not by an earlier one.
+            if any([self._claim_all(window, piece.wanted) for piece in visit.pieces]):  # noqa: C419
+                self.measured.source += visit_traffic(visit)
+                self._submit(self._read_units, visit, window)
             return
-        shared = Shared(visit, self._source, sum(wanted))
-        for piece, is_wanted in zip(visit.pieces, wanted, strict=True):
-            if is_wanted:
-                self._submit(self._read_piece, shared, piece, window)
+        shared, wanted = Shared(visit, self._source), False
+        for piece in visit.pieces:
+            if not self._claim_all(window, piece.wanted):
+                shared.done()
+                continue
+            if not wanted:
+                wanted = True
+                self.measured.source += visit_traffic(visit)
+            self._submit(self._read_piece, shared, piece, window)
 
     def _claim_all(self, window: Window, box: Box) -> bool:
         """Take memory for all write boxes that a box meets; says whether anything of it is wanted."""

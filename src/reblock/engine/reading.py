@@ -210,11 +210,11 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
 class Shared:
     """The file of a raw visit, opened by the first piece and closed by the last."""
 
-    def __init__(self, visit: Visit, disk: Disk, pieces: int) -> None:
+    def __init__(self, visit: Visit, disk: Disk) -> None:
         self.visit = visit
         self._disk = disk
         self._lock = Lock()
-        self._left = pieces
+        self._left = len(visit.pieces)
         self._opened: tuple[Handle, int] | None = None
         self._tried = False
         self._counted = False
