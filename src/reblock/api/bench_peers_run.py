@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from time import monotonic, sleep
+from typing import IO, Any
 
 from reblock.api import peers
 from reblock.api.bench_device import evict
@@ -25,6 +26,8 @@ from reblock.errors import DiskError, StorageError
 CORES = 2
 #: A run that takes longer is stopped, and counts as failed.
 MOST_SECONDS = 1800.0
+#: How often a process is looked at.
+_LOOK_SECONDS = 0.02
 
 #: How names of arrays end.
 _SUFFIXES = {"npy": ".npy", "hdf5": ".h5", "zarr": ".zarr", "zarr2": ".zarr"}
@@ -186,8 +189,8 @@ def ask(python: str, module: str, job: Job, distributions: tuple[str, ...] = ())
     return answer
 
 
-def _wait(words: list[str], messages: Any) -> int | None:
-    """Run a process to its end; its exit code, None if it took too long. Nothing below it stays alive."""
+def _wait(words: list[str], messages: IO[bytes]) -> int:
+    """Run a process to its end; its exit code, that of an alarm if it took too long. Nothing below it stays alive."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         process = subprocess.Popen(  # noqa: S603 - words of ours
@@ -195,14 +198,17 @@ def _wait(words: list[str], messages: Any) -> int | None:
         )
     except OSError as error:
         raise DiskError.wrap(error, doing="starting", path=words[0]) from error
+    deadline = monotonic() + MOST_SECONDS
     try:
-        return process.wait(MOST_SECONDS)
-    except subprocess.TimeoutExpired:
-        return -signal.SIGALRM
+        # It is not waited for yet, so its number stays its own until its whole group has ended.
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if monotonic() > deadline:
+                return -signal.SIGALRM
+            sleep(_LOOK_SECONDS)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+    return code
 
 
 def _last_line(path: str, code: int) -> str:

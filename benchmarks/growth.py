@@ -1,0 +1,130 @@
+"""Does the cost per byte grow with the array, does memory, and what does a chunk cost?
+
+    python benchmarks/growth.py --dir /data [--small 2GiB] [--large 16GiB] [--memory 256MiB] [--repeat 3]
+
+Three bars: the larger array takes at most 1.2 times as long per byte as the smaller one; with the same budget its peak
+of memory is no more than 16 MiB higher; a chunk costs at most 30 µs of user time, from two runs on as many bytes whose
+numbers of chunks differ a hundredfold. Every output is compared with its source. Exit 1 if a bar is missed.
+
+The disk needs room for twice the larger array. Sources are kept below DIR with --keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from math import prod
+from statistics import median
+
+from reblock.api.bench_peers_contenders import find_contenders
+from reblock.api.bench_peers_run import Run, make_source, remove, run_once, source_path
+from reblock.api.bench_peers_workloads import Bar, Workload
+from reblock.units import format_count, format_size, parse_size
+
+MOST_GROWTH, MOST_MEMORY, MOST_USER_SECONDS = 1.2, 16 << 20, 30e-6
+(OURS,) = find_contenders("reblock")
+CUBES = Workload(
+    "growth", (0, 512, 512), "<f4", "zarr", (16, 128, 128), "zarr", (64, 64, 64), 256 << 20, Bar(1, ("reblock",))
+)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dir", required=True, help="folder on the disk to measure")
+    parser.add_argument("--small", default="2GiB")
+    parser.add_argument("--large", default="16GiB")
+    parser.add_argument("--chunked", default="256MiB", help="size of the arrays with few and with many chunks")
+    parser.add_argument("--memory", default="256MiB")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--keep", action="store_true", help="leave the sources in DIR")
+    return parser.parse_args()
+
+
+def sized(workload: Workload, size: str) -> Workload:
+    """As many planes of 512 × 512 as make this size, in whole chunks of either side."""
+    plane = 512 * 512 * 4
+    return replace(workload, shape=(max(64, parse_size(size) // plane // 64 * 64), 512, 512))
+
+
+def runs(workloads: list[Workload], options: argparse.Namespace) -> list[list[Run]]:
+    """Timed runs of each workload, in turns; the first round warms up."""
+    made = [path for workload in workloads if (path := source(workload, options.dir)) is not None]
+    found: list[list[Run]] = [[] for _ in workloads]
+    try:
+        for turn in range(options.repeat + 1):
+            for workload, mine in zip(workloads, found, strict=True):
+                run = run_once(OURS, sys.executable, workload, options.dir)
+                if not run.correct:
+                    sys.exit(f"{workload.title}: {run.failed}")
+                size = format_size(workload.nbytes)
+                print(f"round {turn}: {size}: {run.seconds:.2f} s, peak {format_size(run.peak_bytes)}", file=sys.stderr)
+                if turn:
+                    mine.append(run)
+    finally:
+        for path in () if options.keep else made:
+            remove(path)
+    return found
+
+
+def source(workload: Workload, folder: str) -> str | None:
+    """Make the source; its path if it was not there."""
+    path = source_path(workload, "zarr", folder)
+    if os.path.lexists(path):
+        return None
+    make_source(workload, "zarr", folder)
+    return path
+
+
+def told(what: str, value: str, bar: str, *, met: bool) -> bool:
+    print(f"{what:<44}{value:>16}   bar {bar:<12}{'met' if met else 'MISSED'}")
+    return met
+
+
+def grow(options: argparse.Namespace) -> bool:
+    """Seconds per byte and memory of a small and a large array."""
+    workloads = [
+        sized(replace(CUBES, memory_bytes=parse_size(options.memory)), size) for size in (options.small, options.large)
+    ]
+    small, large = runs(workloads, options)
+    rates = [
+        median(run.seconds for run in mine) / workload.nbytes
+        for mine, workload in zip((small, large), workloads, strict=True)
+    ]
+    peaks = [max(run.peak_bytes for run in mine) for mine in (small, large)]
+    sizes = [format_size(workload.nbytes) for workload in workloads]
+    growth, more = rates[1] / rates[0], peaks[1] - peaks[0]
+    print(f"{sizes[0]}: {1 / rates[0] / 1e9:.2f} GB/s, peak {format_size(peaks[0])}")
+    print(f"{sizes[1]}: {1 / rates[1] / 1e9:.2f} GB/s, peak {format_size(peaks[1])}")
+    met = told("time per byte, large over small", f"{growth:.2f} ×", "1.2 ×", met=growth <= MOST_GROWTH)
+    return told("peak memory, large − small", f"{more / 2**20:.1f} MiB", "16 MiB", met=more <= MOST_MEMORY) and met
+
+
+def chunk_cost(options: argparse.Namespace) -> bool:
+    """User time of a chunk, from few and many chunks of the same bytes."""
+    base = sized(replace(CUBES, memory_bytes=parse_size(options.memory)), options.chunked)
+    few = replace(base, source_chunks=(64, 64, 64), chunks=(32, 128, 64))
+    many = replace(base, source_chunks=(16, 16, 10), chunks=(8, 32, 10))
+    counts = [
+        sum(
+            prod(-(-n // c) for n, c in zip(one.shape, chunks, strict=True))
+            for chunks in (one.source_chunks, one.chunks)
+        )
+        for one in (few, many)
+    ]
+    found = [median(run.user_seconds for run in mine) for mine in runs([few, many], options)]
+    each = (found[1] - found[0]) / (counts[1] - counts[0])
+    for count, user in zip(counts, found, strict=True):
+        print(f"{format_count(count)} chunks of source and target: {user:.2f} s of user time")
+    return told("user time per chunk", f"{each * 1e6:.1f} µs", "30 µs", met=each <= MOST_USER_SECONDS)
+
+
+def main() -> int:
+    options = arguments()
+    met = [chunk_cost(options), grow(options)]
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Is the peak of memory a property of the program? Random problems, each in a fresh process.
+
+    python benchmarks/memory.py --dir /data [--problems 300] [--seed 0]
+
+Budgets go from the smallest feasible one upwards. Three bars: what the process takes above its start is at most the
+budget and 16 MiB; what is allocated is at most what was predicted; where 256 MiB or more were predicted, that is at
+most 1.15 times what was allocated. Exit 1 if one of them does not hold for every problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import reblock
+from reblock.api.peers.measure import peak_of, resident
+from reblock.units import format_size
+
+SLACK_BYTES, LARGE_BYTES, MOST_OVER = 16 << 20, 256 << 20, 1.15
+#: Formats, and the codecs that each is tried with.
+CODECS = {
+    "npy": ("none",),
+    "blocks": ("none",),
+    "zarr": ("none", "zstd:1", "blosc:lz4:1"),
+    "hdf5": ("none", "shuffle+gzip:1"),
+}
+SUFFIX = {"npy": ".npy", "blocks": "/", "zarr": ".zarr", "hdf5": ".h5"}
+#: Arrays from 1 MiB up, and every third one large enough for a budget of some hundred MiB.
+SMALL, LARGE = (1 << 20, 48 << 20), (600 << 20, 800 << 20)
+MOST_CHUNKS = 1500
+
+
+def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
+    """Shape, chunks, formats and codecs of a problem."""
+    dtype = rng.choice(("u1", "<u2", "<f4", "<f8"))
+    ndim = rng.randint(1, 4)
+    elements = rng.randint(*(LARGE if large else SMALL)) // np.dtype(dtype).itemsize
+    weights = [rng.uniform(0.5, 1.5) for _ in range(ndim)]
+    shape = [max(1, round(elements ** (weight / sum(weights)))) for weight in weights]
+    source, target = (rng.choice(sorted(CODECS)) for _ in range(2))
+    before, after = ([rng.randint(1, max(1, n // (1 if large else 2))) for n in shape] for _ in range(2))
+    while any(prod(-(-n // c) for n, c in zip(shape, chunks, strict=True)) > MOST_CHUNKS for chunks in (before, after)):
+        before, after = ([min(n, 2 * c) for n, c in zip(shape, chunks, strict=True)] for chunks in (before, after))
+    return {
+        "dtype": dtype,
+        "shape": shape,
+        "source_format": source,
+        "target_format": target,
+        "source_chunks": before,
+        "chunks": after,
+        "source_codec": rng.choice(CODECS[source]),
+        "codec": rng.choice(CODECS[target]),
+        # A quarter gets the least there is.
+        "factor": 1.0 if rng.random() < 0.25 else rng.uniform(1, 6),
+    }
+
+
+def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Store the source, and find the smallest budget."""
+    seed = os.path.join(folder, "seed.npy")
+    values = np.random.default_rng(0).integers(0, 200, problem["shape"], "u1")
+    np.save(seed, values.astype(problem["dtype"]))
+    source = os.path.join(folder, "source") + SUFFIX[problem["source_format"]]
+    reblock.repartition(seed, source, chunks=problem["source_chunks"], codec=problem["source_codec"], memory="4GiB")
+    target = os.path.join(folder, "target") + SUFFIX[problem["target_format"]]
+    wanted = {"chunks": problem["chunks"], "codec": problem["codec"]}
+    try:
+        reblock.plan(source, target, memory=1, **wanted)
+        least = 1
+    except reblock.InfeasibleError as error:
+        least = error.needs_memory_bytes or 0
+    return {"source": source, "target": target, "memory": round(least * problem["factor"]), **wanted}
+
+
+def run(job: dict[str, Any]) -> dict[str, int]:
+    """One problem, in this process."""
+    planned = reblock.plan(job["source"], job["target"], **{key: job[key] for key in ("chunks", "codec", "memory")})
+    warm(planned)
+    before = resident(os.getpid())
+    report = reblock.run(planned)
+    taken = peak_of(os.getpid()) - before
+    return {"taken": taken, "allocated": report.measured.peak_bytes, "predicted": report.predicted.peak_bytes}
+
+
+def warm(planned: Any) -> None:
+    """Load what a run would load: libraries of formats and codecs are no part of the budget."""
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "x.npy")
+        np.save(tiny, np.zeros((4,) * len(planned.schema.shape), planned.schema.dtype))
+        for name, suffix in SUFFIX.items():
+            codec = planned.schema.codec if planned.format.name == name else "none"
+            made = os.path.join(folder, name) + suffix
+            reblock.repartition(tiny, made, chunks=(2,) * len(planned.schema.shape), codec=codec)
+
+
+def judge(job: dict[str, Any], found: dict[str, int]) -> list[str]:
+    """What does not hold."""
+    wrong = []
+    if found["taken"] > job["memory"] + SLACK_BYTES:
+        wrong.append("takes more than the budget")
+    if found["allocated"] > found["predicted"]:
+        wrong.append("allocates more than predicted")
+    if found["predicted"] > job["memory"]:
+        wrong.append("predicts more than the budget")
+    if found["predicted"] >= LARGE_BYTES and found["predicted"] > MOST_OVER * found["allocated"]:
+        wrong.append("predicts too much")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dir", required=True, help="folder for arrays of up to 1 GiB")
+    parser.add_argument("--problems", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        print(json.dumps(run(json.loads(options.job))))
+        return 0
+    failures = large = 0
+    over = 0.0
+    for number in range(options.problems):
+        problem = draw(random.Random(f"{options.seed}-{number}"), large=number % 3 == 2)
+        folder = tempfile.mkdtemp(prefix="memory-", dir=options.dir)
+        try:
+            job = prepare(problem, folder)
+            words = [sys.executable, __file__, "--dir", options.dir, "--job", json.dumps(job)]
+            found = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        except subprocess.CalledProcessError as error:
+            found, wrong = {}, [error.stderr.strip().splitlines()[-1]]
+        else:
+            wrong = judge(job, found)
+            if found["predicted"] >= LARGE_BYTES:
+                large += 1
+                over = max(over, found["predicted"] / found["allocated"])
+        finally:
+            shutil.rmtree(folder)
+        sizes = ", ".join(f"{key} {format_size(value)}" for key, value in found.items())
+        print(f"{number}: budget {format_size(job['memory'])}, {sizes}{''.join(f': {one}' for one in wrong)}")
+        if wrong:
+            failures += 1
+            print(f"    {json.dumps(problem)}")
+    print(
+        f"{options.problems - failures} of {options.problems} problems keep every bar; {large} have "
+        f"{format_size(LARGE_BYTES)} or more predicted, at most {over:.2f} × what was allocated"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
