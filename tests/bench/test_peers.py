@@ -362,6 +362,15 @@ def test_a_wrong_output_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert os.listdir(tmp_path) == [os.path.basename(source_path(workload, "zarr", str(tmp_path)))]
 
 
+def test_an_output_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+    workload = BY_NAME["W5"].scaled(64)
+    make_source(workload, "zarr", str(tmp_path))
+    run = run_once(replace(HERE["cp"], copies=False), sys.executable, workload, str(tmp_path))
+    assert run.correct is False
+    assert run.failed
+    assert "cannot be read" in run.failed
+
+
 # ---------------------------------------------------------------- contenders
 def test_contenders_by_name() -> None:
     assert [c.name for c in find_contenders("zarrs, cp")] == ["reblock", "cp", "zarrs"]

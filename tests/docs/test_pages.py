@@ -32,7 +32,7 @@ REFRESH = os.environ.get("REBLOCK_REFRESH") == "1"
 ANYTHING = "…"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ELAPSED = re.compile(r"done in .*")
+ELAPSED = re.compile(r"(?:done in|time went to) .*")
 #: Rows of a report whose measured column depends on how threads were scheduled.
 UNSTEADY = re.compile(r"^(\s*(?:peak memory|held|seconds)\s{2,}[\d.,]+ \S+)\s{2,}[\d.,]+ .*$", re.MULTILINE)
 

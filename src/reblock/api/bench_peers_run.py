@@ -111,10 +111,13 @@ def run_once(contender: Contender, python: str, workload: Workload, folder: str)
         cool(source)
         try:
             done = ask(python, contender.module, job, contender.distributions)
-            remove(job.scratch)
-            judged = ask(sys.executable, "verify", job)
         except StorageError as error:
             return Run(failed=str(error))
+        remove(job.scratch)
+        try:
+            judged = ask(sys.executable, "verify", job)
+        except StorageError as error:
+            return Run(correct=False, failed=f"its output cannot be read: {error}")
     names = done["versions"] or {contender.name: done["program"]}
     return Run(
         done["seconds"],
