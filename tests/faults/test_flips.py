@@ -156,6 +156,7 @@ def sweep_staging(target: str, elements: np.ndarray[Any, Any], count: int) -> No
     assert refused < count / 2
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("target", TARGETS)
 def test_flips_in_what_is_unfinished(elements: np.ndarray[Any, Any], target: str) -> None:
     sweep_staging(target, elements, 4)

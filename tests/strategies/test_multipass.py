@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reblock.cost import PRESETS, estimate
+from reblock.cost.estimate import STALL
 from reblock.errors import Refused
 from reblock.geometry import Box, Grid
 from reblock.model import Layout, Plan, Problem
@@ -103,8 +104,8 @@ def test_never_slower_than_consolidation(device: str) -> None:
         problem = replace(given_problem, device=PRESETS[device])
         peer = strategies()["consolidate"](problem)
         if len(peer.passes) > 1:
-            # Seconds are compared to one in a hundred.
-            assert estimate(propose(problem), problem).seconds <= 1.02 * estimate(peer, problem).seconds
+            # Seconds are compared to one in a hundred, the stall apart: strategies do not know of it.
+            assert estimate(propose(problem), problem).seconds <= 1.02 * (1 + STALL) * estimate(peer, problem).seconds
 
 
 def climate() -> Problem:

@@ -163,7 +163,7 @@ class Disk:
 
     def _inside(self, path: str, *, direct: bool) -> Handle:
         """Open a file, but none outside the roots."""
-        flags = os.O_RDONLY | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not keep us
         if self._roots is None:
             return _open(path, flags, direct=direct)
         if self._roots.allows(path):

@@ -288,7 +288,7 @@ typedef struct {
 } Row;
 
 static int open_source(const Pass *pass, const char *path, int64_t longest, int *direct) {
-    int flags = O_RDONLY | O_CLOEXEC | (int)pass->flags;
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (int)pass->flags; /* a pipe must not keep us */
     *direct = O_DIRECT && longest >= pass->direct;
     int fd = open(path, flags | (*direct ? O_DIRECT : 0));
     if (fd < 0 && errno == EINVAL && *direct) {
