@@ -118,7 +118,6 @@ def test_regions_cover_the_array_once_and_fit(job: Job, memory: int) -> None:
         assert size <= max(memory, job.bytes_of(job.unit))
 
 
-@pytest.mark.faults
 @given(jobs(), st.integers(1, 600))
 def test_no_other_region_that_fits_reads_less(job: Job, memory: int) -> None:
     """Against every multiple of the unit, each priced by listing the chunks that its regions meet."""

@@ -39,12 +39,10 @@ def region_lengths(job: Job, memory_bytes: int) -> Lengths:
 
 
 def _choices(whole: int, unit: int, chunk: int) -> list[tuple[int, int]]:
-    """Lengths of regions along an axis that make equal numbers of units, and what each makes it read."""
-    count = -(-whole // unit)
-    lengths = {min(whole, unit * -(-count // parts)) for parts in range(1, count + 1)}
+    """Lengths of regions along an axis, all multiples of the unit, and what each makes it read."""
     return [
         (length, sum(_met(start, min(start + length, whole), chunk, whole) for start in range(0, whole, length)))
-        for length in sorted(lengths)
+        for length in (*range(unit, whole, unit), whole)
     ]
 
 

@@ -18,7 +18,6 @@ def run(job: Job) -> dict[str, Any]:
         {
             "codec_pipeline.path": f"{zarrs.__name__}.ZarrsCodecPipeline",
             "codec_pipeline.chunk_concurrent_maximum": job.threads,
-            "codec_pipeline.direct_io": True,
             "codec_pipeline.strict": True,
             "threading.max_workers": job.threads,
             "array.write_empty_chunks": True,
