@@ -29,6 +29,9 @@ def need_of(store: Store, folder: str, *, done: int = 0) -> Need:
     """What a new array needs, less the logical bytes that are there already."""
     layout = store.layout
     raw = not (layout.encoded or layout.indexed)
+    if done and layout.shards is not None:
+        # Whole files have their room from their first chunk on.
+        done = max(done, _allocated_bytes(folder))
     return Need(folder, max(_stored_bytes(layout) - done, 0), 0 if done else _files(store), raw)
 
 
@@ -75,13 +78,21 @@ def _stored_bytes(layout: Layout) -> int:
     return total
 
 
+def _allocated_bytes(folder: str) -> int:
+    """Bytes that the files below a folder take on the disk."""
+    with disk_errors("look at", folder):
+        files = [os.lstat(os.path.join(base, name)) for base, _, names in os.walk(folder) for name in names]
+    return sum(found.st_blocks * 512 for found in files)
+
+
 def _files(store: Store) -> int:
     """Files and folders of an array; objects that are not files of their own lie in one."""
-    grid = store.layout.objects
+    objects = store.layout.objects
+    grid = store.layout.shards or objects
     if grid.count < 2:
         return 2
     try:
-        first, last = (store.place(index).path for index in ((0,) * grid.ndim, tuple(n - 1 for n in grid.counts)))
+        first, last = (store.place(index).path for index in ((0,) * grid.ndim, tuple(n - 1 for n in objects.counts)))
     except StorageError:
         return 2
     if first == last:

@@ -430,6 +430,7 @@ typedef struct {
     const char *memory, *before;
     int64_t path, offset, size, head, direct; /* head: bytes of `before`; they go in front of the offset */
     int64_t exact;                            /* whether the file ends there, whatever it was before */
+    int64_t whole;                            /* size that the file will have, 0 = no other piece goes there */
 } Out;
 
 static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
@@ -445,13 +446,25 @@ static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
 static int write_body(int fd, const Out *out, int direct) {
     if (!direct) return write_all(fd, out->memory, out->size, out->offset);
     int64_t padded = (out->size + PAGE - 1) / PAGE * PAGE;
-    if (write_all(fd, out->memory, padded, 0)) {
+    if (write_all(fd, out->memory, padded, out->offset)) {
         if (errno != EINVAL) return -1;
         /* A file system may refuse single transfers, such as an odd rest. */
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
-        return write_all(fd, out->memory, out->size, 0);
+        return write_all(fd, out->memory, out->size, out->offset);
     }
-    return padded == out->size ? 0 : ftruncate(fd, (off_t)out->size);
+    return padded == out->size ? 0 : ftruncate(fd, (off_t)(out->offset + out->size));
+}
+
+/* Room for a file that is written in pieces, so that they need not wait for each other; where there is no such call
+ * the pieces make their own. */
+static int reserve(int fd, int64_t whole) {
+    struct stat status;
+    if (fstat(fd, &status)) return -1;
+    if ((int64_t)status.st_size >= whole) return 0;
+#ifdef __linux__
+    if (fallocate(fd, 0, 0, (off_t)whole) && errno == ENOSPC) return -1;
+#endif
+    return 0;
 }
 
 static int write_out(const Out *out, const char *path, Result *result) {
@@ -462,7 +475,8 @@ static int write_out(const Out *out, const char *path, Result *result) {
         fd = open(path, flags, 0666);
     }
     if (fd < 0) return fail(result, OPENING, errno, out->offset, out->size, 0);
-    if ((out->head && write_all(fd, out->before, out->head, out->offset - out->head)) || write_body(fd, out, direct) ||
+    if ((out->whole && reserve(fd, out->whole)) ||
+        (out->head && write_all(fd, out->before, out->head, out->offset - out->head)) || write_body(fd, out, direct) ||
         (out->exact && ftruncate(fd, (off_t)(out->offset + out->size)))) {
         int error = errno;
         close(fd);

@@ -16,14 +16,14 @@ import numpy as np
 from reblock.engine import native
 from reblock.engine.buffers import Memory
 from reblock.engine.digest import sums
-from reblock.engine.disk import DIRECT_BYTES, Disk
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import Access, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
+from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
 
 
 @dataclass
@@ -141,17 +141,18 @@ class Writer:
         self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
         paths, finished, kept = native.Paths(), [], []
-        rows = np.empty((len(buffers), 8), np.int64)
+        rows = np.empty((len(buffers), 9), np.int64)
         for row, buffer in zip(rows, buffers, strict=True):
             place = self.store.place(buffer.index)
             before = np.frombuffer(self.store.preamble(buffer.index), np.uint8)
             data = self._bytes(buffer, times)
             kept += [before, data]
             own = data.base is buffer.memory.flat.base
-            direct = own and data.size >= DIRECT_BYTES and not place.offset
+            direct = own and data.size >= DIRECT_BYTES and _aligned(place, data.size)
             row[:] = (
                 *(native.address(data), native.address(before) if before.size else 0),
-                *(paths.add(place.path), place.offset, data.size, before.size, direct, place.length is None),
+                *(paths.add(place.path), place.offset, data.size, before.size),
+                *(direct, place.length is None, place.whole or 0),
             )
             finished.append(self._finished(buffer, place.path))
         result = native.Result()
@@ -246,6 +247,13 @@ class Writer:
                 return False
             self._made.add(index)
             return True
+
+
+def _aligned(place: Extent, size: int) -> bool:
+    """Whether bytes can go past the page cache: the rest of the last page is cut off where the file ends there."""
+    if place.whole is None:
+        return not place.offset
+    return not (place.offset % PAGE_BYTES or size % PAGE_BYTES)
 
 
 def is_verbatim(sweep: Pass, view: View, store: Store) -> bool:

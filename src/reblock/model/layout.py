@@ -44,6 +44,8 @@ class Layout:
     """Whether byte runs inside an object can be written."""
     indexed: bool = False
     """Whether units are found through an index inside the object (a shard)."""
+    shards: Grid | None = None
+    """Files that hold several objects, each at its own place (new shards of raw chunks); None = objects tell."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
@@ -61,6 +63,11 @@ class Layout:
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
+
+    @property
+    def files(self) -> Grid | None:
+        """Shards, where there are any."""
+        return self.objects if self.indexed else self.shards
 
     @property
     def encoded(self) -> bool:
@@ -91,6 +98,7 @@ class Layout:
             self,
             objects=self.objects.crop(region).permute(axes),
             units=self.units.crop(region).permute(axes),
+            shards=self.shards and self.shards.crop(region).permute(axes),
             order=tuple(places[axis] for axis in self.order),
         )
 
@@ -100,7 +108,7 @@ class Layout:
             "shape": list(self.shape),
             "dtype": self.dtype.str,
             "chunks": self.units.to_json(),
-            "shards": self.objects.to_json() if self.indexed else None,
+            "shards": self.files.to_json() if self.files else None,
             "order": list(self.order),
             "codec": self.codec or None,
             "partial_reads": self.partial_reads,

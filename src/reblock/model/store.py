@@ -47,6 +47,8 @@ class Extent:
     """Number of bytes; None = to the end of the file."""
     mask: int = 0
     """Filters that this unit skipped (HDF5's filter mask)."""
+    whole: int | None = None
+    """Bytes of the file that is made of several such pieces, so that room for it can be reserved at once."""
 
 
 #: How an adapter asks the engine for bytes that tell where other bytes lie (a shard's index).

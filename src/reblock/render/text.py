@@ -183,8 +183,8 @@ def _devices(problem: Problem) -> str:
 def layout_text(layout: Layout) -> str:
     """A layout in a few words."""
     parts = []
-    if layout.indexed:
-        parts.append(f"{_plural(layout.objects.count, 'shard')} of {grid_text(layout.objects)}")
+    if layout.files:
+        parts.append(f"{_plural(layout.files.count, 'shard')} of {grid_text(layout.files)}")
     parts.append(f"{_plural(layout.units.count, 'chunk')} of {grid_text(layout.units)}")
     parts.append(layout.codec or "raw bytes")
     if layout.order != tuple(range(layout.ndim)):

@@ -198,10 +198,13 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
     objects = store.layout.objects
     alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
     if alone:
-        first, last = (0,) * objects.ndim, tuple(n - 1 for n in objects.counts)
+        first = (0,) * objects.ndim
         place = store.place(first)
-        alone = place.offset == len(store.preamble(first)) and (
-            objects.count > 1 and place.path != store.place(last).path
+        nexts = [first[:a] + (1,) + first[a + 1 :] for a, count in enumerate(objects.counts) if count > 1]
+        alone = (
+            place.offset == len(store.preamble(first))
+            and bool(nexts)
+            and all(store.place(index).path != place.path for index in nexts)
         )
     return Side(store, root, alone)
 

@@ -7,24 +7,22 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store
+from reblock.storage import zarr_shards
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
+from reblock.storage.durable import make_durable
 from reblock.storage.files import disk_errors, sync, write_file
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_codecs import Chain
-from reblock.storage.zarr_meta import Meta, Shard, parse_v2, parse_v3
-from reblock.storage.zarr_nested import ABSENT
+from reblock.storage.zarr_meta import Meta, parse_v2, parse_v3
 from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
 
 #: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
@@ -88,36 +86,26 @@ class ZarrStore(ByExtent):
         shard = self.meta.shard
         if shard is None:
             return [Extent(path) for _ in units]
+        if not self.layout.indexed:
+            return [self.place(index)]
         where = Extent(path, 0 if shard.at_start else -shard.index_bytes, shard.index_bytes)
         try:
             data = read(where)
         except FileNotFoundError:
             return [None] * len(units)
-        per_shard = self._per_shard(shard)
+        per_shard = zarr_shards.per_shard(shard)
         places = [tuple(u - i * n for u, i, n in zip(unit, index, per_shard, strict=True)) for unit in units]
-        most = self.meta.chain.limit(self.layout.unit_bytes)
         try:
-            table = self._index(shard, data)
-            return [self._extent(path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+            return zarr_shards.extents(self.meta, shard, path, data, places)
         except CorruptError as error:
             chunk, size = ",".join(map(str, index)), shard.index_bytes
             which = f"bytes 0 to {size}" if shard.at_start else f"the last {size} bytes"
             raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
 
-    def _index(self, shard: Shard, data: Bytes) -> npt.NDArray[np.uint64]:
-        table = np.empty((*shard.counts, 2), shard.index.dtype)
-        shard.index.decode(data, table.reshape(-1).view(np.uint8))
-        return table
-
-    def _extent(self, path: str, entry: npt.NDArray[np.uint64], most: int) -> Extent | None:
-        offset, length = map(int, entry)
-        if offset == length == ABSENT:
-            return None
-        if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not self.meta.chain):
-            raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
-        return Extent(path, offset, length)
-
     def place(self, index: Index) -> Extent:
+        shard, shards = self.meta.shard, self.layout.shards
+        if shard is not None and shards is not None:
+            return zarr_shards.place(self.meta, shard, shards, self.folder, index)
         raw = not self.layout.indexed and not self.layout.encoded
         return Extent(self._path(index), 0, self.layout.object_bytes if raw else None)
 
@@ -127,42 +115,14 @@ class ZarrStore(ByExtent):
     def _path(self, index: Index) -> str:
         return os.path.join(self.folder, self.meta.key(index))
 
-    def _per_shard(self, shard: Shard) -> tuple[int, ...]:
-        """Units along each of the array's axes in one shard."""
-        counts = dict(zip(shard.axes, shard.counts, strict=True))
-        return tuple(counts[axis] for axis in range(self.layout.ndim))
-
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:  # noqa: ARG002 - all units are alike
         self.meta.chain.decode(data, out)
 
     def encode(self, data: Flat) -> Bytes:
-        return self.meta.chain.encode(data) if self.meta.shard is None else self._encode_shard(self.meta.shard, data)
-
-    def _encode_shard(self, shard: Shard, data: Flat) -> Bytes:
-        """Every unit in the order of the index, none left out: which are fill only their bits can say."""
-        order, dtype = self.layout.order, self.layout.dtype
-        per_shard, sides = self._per_shard(shard), self.schema.chunks
-        lengths = [_length(sides[axis]) for axis in order]
-        whole: npt.NDArray[Any] = data.view(dtype).reshape(
-            [per_shard[a] * n for a, n in zip(order, lengths, strict=True)]
-        )
-        table = np.empty((*shard.counts, 2), np.uint64)
-        out = bytearray(shard.index_bytes if shard.at_start else 0)
-        for position in product(*map(range, shard.counts)):
-            place = dict(zip(shard.axes, position, strict=True))
-            corner = [place[axis] * n for axis, n in zip(order, lengths, strict=True)]
-            inside: tuple[Any, ...] = tuple(slice(a, a + n) for a, n in zip(corner, lengths, strict=True))
-            unit = whole[(*inside, ...)]
-            stored = self.meta.chain.encode(np.ascontiguousarray(unit).reshape(-1).view(np.uint8))
-            table[position] = len(out), len(stored)
-            out += stored
-        index = shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
-        if shard.at_start:
-            out[: len(index)] = index
-        else:
-            out += index
-        return out
+        if self.layout.indexed and self.meta.shard is not None:
+            return zarr_shards.encode(self.meta, self.meta.shard, data)
+        return self.meta.chain.encode(data)
 
     # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
@@ -171,11 +131,25 @@ class ZarrStore(ByExtent):
     def commit(self, digest: str | None = None) -> None:
         if self.made_of is None:
             return
+        self._write_indices()
         schema = replace(self.made_of, digest=digest)
         for name, text in _files(schema, _parts(self.path, self.inner), self.meta.version):
             # The array's own metadata comes last: before that, nothing opens here.
             _replace_file(os.path.join(self.path, name), text.encode())
         sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def _write_indices(self) -> None:
+        """Shards that were written chunk by chunk get their indices."""
+        shard, shards = self.meta.shard, self.layout.shards
+        if shard is None or shards is None:
+            return
+        paths = []
+        for path, offset, index in zarr_shards.indices(self.meta, shard, shards, self.folder):
+            with disk_errors("write", path), open(path, "r+b") as file:
+                file.seek(offset)
+                file.write(index)
+            paths.append(path)
+        make_durable(paths, self.path)
 
 
 @dataclass(frozen=True)
@@ -214,7 +188,7 @@ class ZarrFormat:
         return adapt(schema, asked, self.version)
 
     def layout(self, schema: Schema) -> Layout:
-        return describe(schema, self.version).layout
+        return zarr_shards.by_chunk(describe(schema, self.version)).layout
 
     def create(self, path: str, inner: str, schema: Schema) -> Store:
         store = self._new(path, inner, schema)
@@ -234,7 +208,7 @@ class ZarrFormat:
 
     def _new(self, path: str, inner: str, schema: Schema) -> ZarrStore:
         parts = _parts(path, inner)
-        return ZarrStore(path, "/".join(parts), describe(schema, self.version), made_of=schema)
+        return ZarrStore(path, "/".join(parts), zarr_shards.by_chunk(describe(schema, self.version)), made_of=schema)
 
 
 # ---------------------------------------------------------------- metadata files
@@ -326,10 +300,6 @@ def _parts(path: str, inner: str) -> list[str]:
     if any(part in (".", "..") or "\0" in part for part in parts):
         raise UsageError(f"{path}: inner path {show(inner)} must name arrays and groups, without '.' and '..'")
     return parts
-
-
-def _length(cut: Any) -> int:
-    return int(cut)
 
 
 #: Found by the registry: new arrays are v3.

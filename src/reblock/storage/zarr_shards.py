@@ -1,0 +1,124 @@
+"""Shards: how the chunks of a zarr array lie together in files, and how they are found and placed there.
+
+Encoded chunks have lengths that nobody knows before, so a new shard of them is made in memory and written at once.
+Raw chunks all have one length: in a new array each has its place in the file from the start, is written there when it
+is complete, and memory never holds a shard ::
+
+    chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those that lie outside of the
+                                                     array are left out; the index is written when all chunks are
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError
+from reblock.geometry import Grid
+from reblock.model.store import Bytes, Extent, Flat, Index
+from reblock.storage.zarr_meta import Meta, Shard
+from reblock.storage.zarr_nested import ABSENT
+
+Table = npt.NDArray[np.uint64]
+
+
+def by_chunk(meta: Meta) -> Meta:
+    """A new array whose shards are raw is written chunk by chunk; any other as it is."""
+    layout = meta.layout
+    if meta.shard is None or meta.chain:
+        return meta
+    return replace(meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects))
+
+
+def per_shard(shard: Shard) -> tuple[int, ...]:
+    """Chunks along each of the array's axes in one shard."""
+    counts = dict(zip(shard.axes, shard.counts, strict=True))
+    return tuple(counts[axis] for axis in range(len(shard.axes)))
+
+
+# ---------------------------------------------------------------- reading
+def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index]) -> list[Extent | None]:
+    """Where chunks lie that have these places in a shard, by the stored bytes of its index."""
+    table = np.empty((*shard.counts, 2), shard.index.dtype)
+    shard.index.decode(data, table.reshape(-1).view(np.uint8))
+    most = meta.chain.limit(meta.layout.unit_bytes)
+    return [_extent(meta, path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+
+
+def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
+    offset, length = map(int, entry)
+    if offset == length == ABSENT:
+        return None
+    if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not meta.chain):
+        raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
+    return Extent(path, offset, length)
+
+
+# ---------------------------------------------------------------- writing, a shard at once
+def encode(meta: Meta, shard: Shard, data: Flat) -> Bytes:
+    """Every chunk in the order of the index, none left out: which are fill only their bits can say."""
+    order, counts = meta.layout.order, per_shard(shard)
+    lengths = [int(meta.schema.chunks[axis]) for axis in order]  # type: ignore[arg-type]
+    sides = [counts[axis] * length for axis, length in zip(order, lengths, strict=True)]
+    whole: npt.NDArray[Any] = data.view(meta.layout.dtype).reshape(sides)
+    table = np.empty((*shard.counts, 2), np.uint64)
+    out = bytearray(shard.index_bytes if shard.at_start else 0)
+    for position in product(*map(range, shard.counts)):
+        place = dict(zip(shard.axes, position, strict=True))
+        corner = [place[axis] * n for axis, n in zip(order, lengths, strict=True)]
+        inside: tuple[Any, ...] = tuple(slice(a, a + n) for a, n in zip(corner, lengths, strict=True))
+        stored = meta.chain.encode(np.ascontiguousarray(whole[(*inside, ...)]).reshape(-1).view(np.uint8))
+        table[position] = len(out), len(stored)
+        out += stored
+    index = _stored_index(shard, table)
+    if shard.at_start:
+        out[: len(index)] = index
+    else:
+        out += index
+    return out
+
+
+def _stored_index(shard: Shard, table: Table) -> Bytes:
+    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
+
+
+# ---------------------------------------------------------------- writing, chunk by chunk
+def place(meta: Meta, shard: Shard, shards: Grid, folder: str, index: Index) -> Extent:
+    """Where a raw chunk of a new array goes."""
+    counts, size = per_shard(shard), meta.layout.unit_bytes
+    within = tuple(map(int.__floordiv__, index, counts))
+    there = _there(meta, shards, shard, within)
+    number = 0
+    for axis, count in zip(shard.axes, there, strict=True):
+        number = number * count + index[axis] % counts[axis]
+    start = shard.index_bytes if shard.at_start else 0
+    whole = prod(there) * size + shard.index_bytes
+    return Extent(os.path.join(folder, meta.key(within)), start + number * size, size, whole=whole)
+
+
+def indices(meta: Meta, shard: Shard, shards: Grid, folder: str) -> Iterator[tuple[str, int, Bytes]]:
+    """Files of a new array of raw shards, and the offset and the bytes of the index of each."""
+    size, known = meta.layout.unit_bytes, dict[tuple[int, ...], tuple[int, Bytes]]()
+    for within in shards.indices():
+        there = _there(meta, shards, shard, within)
+        if there not in known:
+            start = shard.index_bytes if shard.at_start else 0
+            table = np.full((*shard.counts, 2), ABSENT, np.uint64)
+            inside = tuple(map(slice, there))
+            offsets = start + np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(size)
+            table[(*inside, 0)], table[(*inside, 1)] = offsets, size
+            known[there] = 0 if shard.at_start else prod(there) * size, _stored_index(shard, table)
+        yield os.path.join(folder, meta.key(within)), *known[there]
+
+
+def _there(meta: Meta, shards: Grid, shard: Shard, within: Index) -> tuple[int, ...]:
+    """Chunks of a shard that meet the array, along the shard's axes."""
+    counts, chunks = per_shard(shard), meta.layout.units.counts
+    return tuple(min(counts[axis], chunks[axis] - within[axis] * counts[axis]) for axis in shard.axes)
