@@ -20,7 +20,7 @@ from typing import Any
 
 from reblock.api.bench_peers_contenders import Contender, Place, Tell, default_folder, find_contenders, find_place
 from reblock.api.bench_peers_results import Entry, Result, machine
-from reblock.api.bench_peers_run import Run, make_source, remove, run_once, source_path
+from reblock.api.bench_peers_run import Run, clear, make_source, remove, run_once, source_path
 from reblock.api.bench_peers_workloads import Workload, find_workloads
 from reblock.errors import DiskError, UsageError
 from reblock.units import format_seconds, format_size
@@ -89,6 +89,7 @@ def _race(
     finally:
         _discard(made, keep=keep)
         with suppress(OSError):
+            clear(folder)
             os.rmdir(folder)
 
 

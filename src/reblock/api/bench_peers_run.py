@@ -62,6 +62,10 @@ def cores() -> list[int]:
     return list(mine)[:CORES]
 
 
+#: How the folders of runs begin.
+_RUN = "run-"
+
+
 # ---------------------------------------------------------------- sources
 def source_path(workload: Workload, zarr: str, folder: str) -> str:
     """Where the array of a workload lies in a folder: the same name has the same content."""
@@ -113,7 +117,7 @@ def run_once(contender: Contender, python: str, workload: Workload, folder: str)
             done = ask(python, contender.module, job, contender.distributions)
         except StorageError as error:
             return Run(failed=str(error))
-        remove(job.scratch)
+        empty(job.scratch)
         try:
             judged = ask(sys.executable, "verify", job)
         except StorageError as error:
@@ -144,13 +148,31 @@ def _own_job(contender: Contender, workload: Workload, source: str, space: str) 
 
 @contextmanager
 def _workspace(folder: str) -> Iterator[str]:
-    """A folder for one run; when it is gone, nothing of it waits to be written."""
-    space = tempfile.mkdtemp(prefix="run-", dir=folder)
+    """A folder for one run, empty files afterwards; nothing of it waits to be written.
+
+    The files go when the race is over (`clear`): ext4 passes over inodes that were freed in the last minutes, one by
+    one for every file that is made, so who runs after a contender with many files would pay for their removal.
+    """
+    space = tempfile.mkdtemp(prefix=_RUN, dir=folder)
     try:
         yield space
     finally:
-        remove(space)
+        empty(space)
         os.sync()
+
+
+def empty(folder: str) -> None:
+    """Leave nothing in the files below a folder."""
+    for base, _, names in os.walk(folder):
+        for name in names:
+            os.truncate(os.path.join(base, name), 0)
+
+
+def clear(folder: str) -> None:
+    """Remove what runs have left."""
+    for name in os.listdir(folder):
+        if name.startswith(_RUN):
+            remove(os.path.join(folder, name))
 
 
 def cool(path: str) -> None:

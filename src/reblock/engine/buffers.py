@@ -30,7 +30,7 @@ class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
 class Memory:
     """A piece of the budget: bytes, and the record that is kept of the write box in them."""
 
-    __slots__ = ("at", "flat", "record")
+    __slots__ = ("at", "flat", "record", "start")
 
     def __init__(self, size: int) -> None:
         self.flat: Flat = allocate(size)
@@ -39,7 +39,9 @@ class Memory:
         """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
         self.at = address(self.record)
         """Where the record is."""
-        self.record[0] = address(self.flat)
+        self.start = address(self.flat)
+        """Where the bytes are."""
+        self.record[0] = self.start
 
 
 class Buffers:

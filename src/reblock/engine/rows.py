@@ -22,7 +22,7 @@ from reblock.geometry.axis import Ints
 from reblock.model import Access, Index, Layout, Pass, Way
 
 #: Objects whose rows are made together.
-_BLOCK = 2048
+_BLOCK = 256
 
 
 class Rows(NamedTuple):
@@ -61,9 +61,7 @@ def visits(view: View, box: Box, full: Collection[int]) -> Iterator[Rows]:
         for axis, (columns, step) in enumerate(zip(axes, steps, strict=True)):
             at = native.HEAD + 6 * axis
             table[:, at : at + 6] = columns[step]
-        yield _with_files(
-            view, first, table, [tuple(one) for one in np.stack(steps, 1).tolist()] if shape else [()], box
-        )
+        yield _with_files(view, first, table, np.stack(steps, 1) if shape else np.zeros((1, 0), np.int64), box)
 
 
 def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], tuple[int, ...]]:
@@ -79,7 +77,7 @@ def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], 
     return axes, tuple(len(rows) for rows in axes)
 
 
-def _with_files(view: View, first: int, table: Ints, steps: list[Index], box: Box) -> Rows:
+def _with_files(view: View, first: int, table: Ints, steps: Ints, box: Box) -> Rows:
     """Fill in where the objects lie."""
     layout = view.layout
     firsts = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
@@ -87,17 +85,16 @@ def _with_files(view: View, first: int, table: Ints, steps: list[Index], box: Bo
     table[:, 0] = -1
     table[:, 3] = (bounds[:, :, 1] - bounds[:, :, 0]).prod(1) * layout.itemsize
     table[:, 5] = (bounds[:, :, 0] == bounds[:, :, 2]).all(1) & (bounds[:, :, 1] == bounds[:, :, 3]).all(1)
-    objects, names = [], []
+    objects = view.object_indices(steps + np.array(firsts, np.int64))
+    names, places = [], []
     extents, roots = view.store.extents, view.store.roots
-    for row, step in zip(table, steps, strict=True):
-        index = view.object_index(tuple(map(int.__add__, firsts, step)))
+    for index in objects:
         (extent,) = extents(index, (index,), no_index)
-        objects.append(index)
         # An object that is not stored has no name, and a file without a name does not exist either.
         name = "" if extent is None else extent.path
         names.append(name if roots is None or not name or roots.allows(name) else roots.resolve(name))
-        row[2] = 0 if extent is None else extent.offset
-        row[4] = extent is not None and extent.length is None
+        places.append((0, False) if extent is None else (extent.offset, extent.length is None))
+    table[:, [2, 4]] = places
     most = int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max()) * layout.itemsize
     return Rows(first, table, objects, names, most)
 

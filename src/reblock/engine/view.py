@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from reblock.geometry import Box
+from reblock.geometry.axis import Ints
 from reblock.geometry.grid import inverse
 from reblock.model import Flat, Index, Layout, Store
 
@@ -62,6 +63,10 @@ class View:
     def object_index(self, index: Index) -> Index:
         """The store's own index of an object."""
         return tuple(index[place] + first for place, first in zip(self._places, self._firsts[0], strict=True))
+
+    def object_indices(self, indices: Ints) -> list[Index]:
+        """The same for many, one per row."""
+        return list(map(tuple, (indices[:, list(self._places)] + self._firsts[0]).tolist()))
 
     def unit_index(self, index: Index) -> Index:
         """The store's own index of a unit."""

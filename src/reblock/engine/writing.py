@@ -144,14 +144,15 @@ class Writer:
         rows = np.empty((len(buffers), 9), np.int64)
         for row, buffer in zip(rows, buffers, strict=True):
             place = self.store.place(buffer.index)
-            before = np.frombuffer(self.store.preamble(buffer.index), np.uint8)
+            before = self.store.preamble(buffer.index)
             data = self._bytes(buffer, times)
             kept += [before, data]
             own = data.base is buffer.memory.flat.base
             direct = own and data.size >= DIRECT_BYTES and _aligned(place, data.size)
             row[:] = (
-                *(native.address(data), native.address(before) if before.size else 0),
-                *(paths.add(place.path), place.offset, data.size, before.size),
+                buffer.memory.start if own else native.address(data),
+                native.address(np.frombuffer(before, np.uint8)) if before else 0,
+                *(paths.add(place.path), place.offset, data.size, len(before)),
                 *(direct, place.length is None, place.whole or 0),
             )
             finished.append(self._finished(buffer, place.path))

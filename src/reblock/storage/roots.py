@@ -26,6 +26,8 @@ class FileRoots:
     """Real paths of folders that the user trusts."""
     _folders: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Real paths of folders that were asked for."""
+    _inside: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    """Whether they lie inside."""
 
     @classmethod
     def of(cls, path: str, allow: Sequence[str] = ()) -> FileRoots:
@@ -38,8 +40,12 @@ class FileRoots:
 
     def allows(self, path: str) -> bool:
         """Whether a path lies inside, links in its folders resolved; the last name is taken as it is."""
-        folder, name = os.path.split(path)
-        return self._holds(os.path.join(self._real(folder), name))
+        folder = os.path.dirname(path)
+        inside = self._inside.get(folder)
+        if inside is None:
+            # What lies in a folder is inside if the folder is; only a file that was named itself has none.
+            inside = self._inside[folder] = self._holds(self._real(folder))
+        return inside or self._holds(os.path.join(self._real(folder), os.path.basename(path)))
 
     def resolve(self, path: str) -> str:
         """The real path, all links resolved; ExternalError where that lies outside."""
@@ -68,6 +74,7 @@ class FileRoots:
                 known = os.path.realpath(folder)
             if len(self._folders) >= _MANY_FOLDERS:
                 self._folders.clear()
+                self._inside.clear()
             self._folders[folder] = known
         return known
 

@@ -75,6 +75,17 @@ class ZarrStore(ByExtent):
         """Where the array's keys start."""
         return os.path.join(self.path, self.inner) if self.inner else self.path
 
+    @cached_property
+    def _shards(self) -> zarr_shards.RawShards | None:
+        """Shards that are written chunk by chunk."""
+        if self.meta.shard is None or self.layout.shards is None:
+            return None
+        return zarr_shards.RawShards(self.meta, self.meta.shard, self.layout.shards, self.folder)
+
+    @cached_property
+    def _prefix(self) -> str:
+        return os.path.join(self.folder, "")
+
     @property
     def described_by(self) -> Sequence[str]:
         names = ("zarr.json",) if self.meta.version == 3 else (".zarray", ".zattrs")
@@ -103,9 +114,8 @@ class ZarrStore(ByExtent):
             raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
 
     def place(self, index: Index) -> Extent:
-        shard, shards = self.meta.shard, self.layout.shards
-        if shard is not None and shards is not None:
-            return zarr_shards.place(self.meta, shard, shards, self.folder, index)
+        if self._shards is not None:
+            return self._shards.place(index)
         raw = not self.layout.indexed and not self.layout.encoded
         return Extent(self._path(index), 0, self.layout.object_bytes if raw else None)
 
@@ -113,7 +123,7 @@ class ZarrStore(ByExtent):
         return b""
 
     def _path(self, index: Index) -> str:
-        return os.path.join(self.folder, self.meta.key(index))
+        return f"{self._prefix}{self.meta.key(index)}"
 
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:  # noqa: ARG002 - all units are alike
@@ -140,11 +150,10 @@ class ZarrStore(ByExtent):
 
     def _write_indices(self) -> None:
         """Shards that were written chunk by chunk get their indices."""
-        shard, shards = self.meta.shard, self.layout.shards
-        if shard is None or shards is None:
+        if self._shards is None:
             return
         paths = []
-        for path, offset, index in zarr_shards.indices(self.meta, shard, shards, self.folder):
+        for path, offset, index in self._shards.indices():
             with disk_errors("write", path), open(path, "r+b") as file:
                 file.seek(offset)
                 file.write(index)

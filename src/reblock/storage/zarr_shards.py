@@ -90,35 +90,46 @@ def _stored_index(shard: Shard, table: Table) -> Bytes:
 
 
 # ---------------------------------------------------------------- writing, chunk by chunk
-def place(meta: Meta, shard: Shard, shards: Grid, folder: str, index: Index) -> Extent:
-    """Where a raw chunk of a new array goes."""
-    counts, size = per_shard(shard), meta.layout.unit_bytes
-    within = tuple(map(int.__floordiv__, index, counts))
-    there = _there(meta, shards, shard, within)
-    number = 0
-    for axis, count in zip(shard.axes, there, strict=True):
-        number = number * count + index[axis] % counts[axis]
-    start = shard.index_bytes if shard.at_start else 0
-    whole = prod(there) * size + shard.index_bytes
-    return Extent(os.path.join(folder, meta.key(within)), start + number * size, size, whole=whole)
+class RawShards:
+    """Places of the raw chunks of a new array."""
 
+    def __init__(self, meta: Meta, shard: Shard, shards: Grid, folder: str) -> None:
+        self._meta, self._shard, self._shards = meta, shard, shards
+        self._folder = os.path.join(folder, "")
+        self._counts, self._chunks = per_shard(shard), meta.layout.units.counts
+        self._size, self._index_bytes = meta.layout.unit_bytes, shard.index_bytes
+        self._start = self._index_bytes if shard.at_start else 0
 
-def indices(meta: Meta, shard: Shard, shards: Grid, folder: str) -> Iterator[tuple[str, int, Bytes]]:
-    """Files of a new array of raw shards, and the offset and the bytes of the index of each."""
-    size, known = meta.layout.unit_bytes, dict[tuple[int, ...], tuple[int, Bytes]]()
-    for within in shards.indices():
-        there = _there(meta, shards, shard, within)
-        if there not in known:
-            start = shard.index_bytes if shard.at_start else 0
-            table = np.full((*shard.counts, 2), ABSENT, np.uint64)
-            inside = tuple(map(slice, there))
-            offsets = start + np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(size)
-            table[(*inside, 0)], table[(*inside, 1)] = offsets, size
-            known[there] = 0 if shard.at_start else prod(there) * size, _stored_index(shard, table)
-        yield os.path.join(folder, meta.key(within)), *known[there]
+    def place(self, index: Index) -> Extent:
+        """Where a chunk goes."""
+        within = tuple(map(int.__floordiv__, index, self._counts))
+        there = self._there(within)
+        number = 0
+        for axis, count in zip(self._shard.axes, there, strict=True):
+            number = number * count + index[axis] % self._counts[axis]
+        whole = prod(there) * self._size + self._index_bytes
+        return Extent(self._path(within), self._start + number * self._size, self._size, whole=whole)
 
+    def indices(self) -> Iterator[tuple[str, int, Bytes]]:
+        """All files, and the offset and the bytes of the index of each."""
+        known = dict[tuple[int, ...], tuple[int, Bytes]]()
+        for within in self._shards.indices():
+            there = self._there(within)
+            if there not in known:
+                known[there] = 0 if self._start else prod(there) * self._size, self._index(there)
+            yield self._path(within), *known[there]
 
-def _there(meta: Meta, shards: Grid, shard: Shard, within: Index) -> tuple[int, ...]:
-    """Chunks of a shard that meet the array, along the shard's axes."""
-    counts, chunks = per_shard(shard), meta.layout.units.counts
-    return tuple(min(counts[axis], chunks[axis] - within[axis] * counts[axis]) for axis in shard.axes)
+    def _index(self, there: tuple[int, ...]) -> Bytes:
+        table = np.full((*self._shard.counts, 2), ABSENT, np.uint64)
+        offsets = np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(self._size)
+        inside = tuple(map(slice, there))
+        table[(*inside, 0)], table[(*inside, 1)] = offsets + np.uint64(self._start), self._size
+        return _stored_index(self._shard, table)
+
+    def _path(self, within: Index) -> str:
+        return f"{self._folder}{self._meta.key(within)}"
+
+    def _there(self, within: Index) -> tuple[int, ...]:
+        """Chunks of a shard that meet the array, along the shard's axes."""
+        counts, chunks = self._counts, self._chunks
+        return tuple([min(counts[a], chunks[a] - within[a] * counts[a]) for a in self._shard.axes])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import ceil, gcd, isqrt, lcm, prod
 
@@ -134,6 +135,11 @@ class Choice:
     whole: bool
     """Whether W is O there."""
 
+    @cached_property
+    def touched(self) -> int:
+        """Length of the write blocks that the first read block meets."""
+        return self.write.start(self.write.index(self.read.start(1) - 1) + 1) if self.read.count else 0
+
 
 def choice(problem: Problem, axis: int, read: Axis, *, keep: bool) -> Choice:
     """Read cuts with their write cuts: O where the axis is kept, else R ∪ O."""
@@ -225,8 +231,11 @@ def needs(problem: Problem, made: Pass) -> int:
 
 
 def box_bytes(problem: Problem, choices: Sequence[Choice]) -> int:
-    """Bytes of the largest read box: no pass needs less."""
-    return prod(one.read.largest for one in choices) * problem.target.itemsize
+    """Bytes of the largest read box, or of the write boxes that the first one touches: no pass needs less."""
+    sides = [one.read.largest for one in choices]
+    if not problem.held:
+        sides = [max(side, one.touched) for side, one in zip(sides, choices, strict=True)]
+    return prod(sides) * problem.target.itemsize
 
 
 def plan_of(name: str, problem: Problem, made: Pass) -> Plan:
@@ -278,27 +287,36 @@ def first_fit(
 ) -> tuple[Plan | None, int | None]:
     """The first candidate that fits in one of the orders; else None and the least that one of them needs."""
     least: int | None = None
-    smallest: tuple[int, Sequence[Choice]] | None = None
-    for choices in ranked:
+    larger: list[tuple[int, int, Sequence[Choice]]] = []
+    for place, choices in enumerate(ranked):
         box = box_bytes(problem, choices)
-        if smallest is None or box < smallest[0]:
-            smallest = (box, choices)
         if box > problem.memory_bytes:
+            larger.append((box, place, choices))
             continue
         for order in orders:
             made = candidate(problem, choices, order)
-            try:
-                needed = needs(problem, made)
-                if needed <= problem.memory_bytes:
-                    return plan_of(name, problem, made), needed
-            except Refused as refusal:
-                if refusal.needs_memory_bytes is None:
-                    continue
-                needed = refusal.needs_memory_bytes
+            needed = _needs(problem, made)
+            if needed is None:
+                continue
+            if needed <= problem.memory_bytes:
+                return plan_of(name, problem, made), needed
             least = needed if least is None else min(least, needed)
-    if least is None and smallest is not None:
-        least = min(needs(problem, candidate(problem, smallest[1], order)) for order in orders)
+    for box, _, choices in sorted(larger, key=lambda one: one[:2]):
+        if least is not None and box >= least:
+            break
+        for order in orders:
+            needed = _needs(problem, candidate(problem, choices, order))
+            if needed is not None:
+                least = needed if least is None else min(least, needed)
     return None, least
+
+
+def _needs(problem: Problem, made: Pass) -> int | None:
+    """Bytes that a pass needs; None where that cannot be told."""
+    try:
+        return needs(problem, made)
+    except Refused as refusal:
+        return refusal.needs_memory_bytes
 
 
 def search_kept(name: str, problem: Problem, rank: Callable[[Pass], Rank]) -> Plan:

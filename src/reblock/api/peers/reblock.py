@@ -10,9 +10,11 @@ import numcodecs.blosc
 from reblock.api.job import repartition
 from reblock.api.peers.job import DATASET, Job
 from reblock.api.peers.measure import measure
+from reblock.storage import registry
+from reblock.strategies import strategies
 
 #: What reblock would load during its first run, as the other contenders have loaded theirs.
-LOADED = (h5py, numcodecs.blosc)
+LOADED = (h5py, numcodecs.blosc, *map(registry.get, registry.formats()), strategies())
 
 
 def run(job: Job) -> dict[str, Any]:
