@@ -242,6 +242,9 @@ int64_t reblock_scatter(const Pass *pass, const Window *window, const char *from
 }
 
 /* ---------------------------------------------------------------- reading */
+/* Most bytes that a thread has on their way to a file: what fills the device's queue keeps reads from it. */
+#define PART (1 << 19)
+
 enum { OK, OPENING, MISSING, READING, WRONG_SIZE, SHORT, CHANGED, WRITING, RESIZING, CLOSING };
 
 /* What became of a call: where it stopped and why, and what it did until then. */
@@ -435,7 +438,8 @@ typedef struct {
 
 static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
     for (int64_t done = 0; done < length;) {
-        ssize_t count = pwrite(fd, from + done, (size_t)(length - done), (off_t)(offset + done));
+        int64_t part = length - done < PART ? length - done : PART;
+        ssize_t count = pwrite(fd, from + done, (size_t)part, (off_t)(offset + done));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return -1;
         done += count;

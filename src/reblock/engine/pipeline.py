@@ -2,7 +2,7 @@
 
 ::
 
-    dispatcher (plan order)      readers (depth threads)          writers (depth threads)
+    dispatcher (plan order)      readers (depth threads)          writers (fewer)
     ───────────────────────      ───────────────────────          ───────────────────────
     next pieces               →  pread → decode → scatter      →  encode → pwrite → ledger
     buffers they touch first     into the write boxes' buffers    buffers back to the budget
@@ -47,6 +47,8 @@ Progress = Callable[[int], None]
 Cancelled = Callable[[], bool]
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 1 << 20
+#: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
+_LEAST_WRITERS = 4
 #: Jobs that wait for each reader: so many that memory is claimed well ahead of it.
 _QUEUED = 8
 
@@ -116,6 +118,7 @@ class _Pipeline:
         self._buffers = Buffers(memory_bytes - self._flight)
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
+        self._visits = rows.Visits(view, self._full)
         self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
         self._writer = Writer(store, sweep.write_access, self._disk, moves)
         self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill, moves, digest=watch.digest)
@@ -135,7 +138,7 @@ class _Pipeline:
         began = perf_counter()
         # Left in reverse: the readers end before the writers they feed.
         with (
-            ThreadPoolExecutor(self._depth, "reblock-write") as self._writers,
+            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write") as self._writers,
             ThreadPoolExecutor(self._depth, "reblock-read") as self._readers,
         ):
             try:
@@ -230,7 +233,7 @@ class _Pipeline:
         """Dispatch the visits of a read box to raw objects, many at a time."""
         positions, touches = rows.first_touches(window, self._view.layout, box)
         claimed = 0
-        for some in rows.visits(self._view, box, self._full):
+        for some in self._visits(box):
             start, count = 0, len(some.table)
             step = max(min(_BATCH_BYTES // max(some.bytes, 1), _BATCH), 1)
             while start < count:
@@ -248,11 +251,12 @@ class _Pipeline:
 
     def _send(self, moves: native.Moves, some: rows.Rows, start: int, stop: int, window: Window) -> None:
         self._check()
-        chosen = list(range(start, stop))
+        chosen = np.arange(start, stop)
         if self._finished:
-            chosen = [at for at in chosen if any(window.buffers[p] for p in window.touching(rows.wanted(some, at)))]
-        if chosen:
-            self._submit(self._read_rows, moves, some, np.array(chosen), window)
+            wanted = (any(window.buffers[p] for p in window.touching(rows.wanted(some, at))) for at in chosen.tolist())
+            chosen = chosen[list(wanted)]
+        if chosen.size:
+            self._submit(self._read_rows, moves, some, chosen, window)
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
         while not self._queue.acquire(timeout=0.5):
@@ -288,19 +292,16 @@ class _Pipeline:
 
     def _read_rows(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
         """Many raw pieces, through the compiled loop."""
-        table = np.ascontiguousarray(some.table[chosen])
-        paths = native.Paths()
-        table[:, 1] = [paths.add(some.names[at]) for at in chosen.tolist()]
+        table, files = np.ascontiguousarray(some.table[chosen]), some.files
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
         staging = self._staging()("stored", some.bytes + 2 * PAGE_BYTES)
-        names = paths.joined()
         with ExitStack() as opened:
-            while not moves.read(window.native, table, names, staging, result, completed):
+            while not moves.read(window.native, table, files.paths, staging, result, completed):
                 at = int(chosen[result.row])
                 if result.error != errno.ELOOP or self._view.store.roots is None:
-                    raise_problem(self._view, some.objects[at], some.names[at], result)
+                    raise_problem(self._view, files.objects[at], files.names[at], result)
                 # A link: it is followed if that does not lead outside.
-                handle = opened.enter_context(self._source.reader(some.names[at]))
+                handle = opened.enter_context(self._source.reader(files.names[at]))
                 table[result.row, 0], result.error = handle.fileno(), 0
         with self._lock:
             self.measured.source += Traffic(result.opens, result.runs, result.seeks, result.bytes)
@@ -383,6 +384,11 @@ class _Pipeline:
             self._watch.progress(sum(one.bytes for one in finished))
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
+
+
+def _writers() -> int:
+    """Threads that encode and write: one per core, and some to wait for the device."""
+    return max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _LEAST_WRITERS)
 
 
 def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:

@@ -7,6 +7,7 @@ interpreter. Objects so large that they are read in several pieces stay with `re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -21,8 +22,21 @@ from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Index, Layout, Pass, Way
 
-#: Objects whose rows are made together.
-_BLOCK = 256
+#: Objects whose rows are made together, and how many such groups are remembered.
+_BLOCK, _KNOWN = 256, 32
+
+
+class Files(NamedTuple):
+    """Some objects, and where they lie; many read boxes may visit them."""
+
+    objects: list[Index]
+    """Their indices in the store's own numbering."""
+    names: list[str]
+    """Their files."""
+    paths: bytes
+    """The same for the compiled loop."""
+    columns: Ints
+    """Per object: no open file, where its name starts, where its bytes start, their number, whether the file ends there."""
 
 
 class Rows(NamedTuple):
@@ -32,10 +46,8 @@ class Rows(NamedTuple):
     """Number of the first one among those of the read box."""
     table: Ints
     """One row per visit: see `moves.c`."""
-    objects: list[Index]
-    """The objects, in the store's own numbering."""
-    names: list[str]
-    """Their files."""
+    files: Files
+    """The objects."""
     bytes: int
     """The most that one of them reads."""
 
@@ -50,18 +62,57 @@ def fits(sweep: Pass, source: Layout, way: Way) -> bool:
     return prod(part) * source.itemsize <= PIECE_BYTES
 
 
-def visits(view: View, box: Box, full: Collection[int]) -> Iterator[Rows]:
-    """The visits that one read box pays, some at a time; along the `full` axes objects are read in full."""
-    axes, shape = _axes(view.layout, box, full)
-    count = prod(shape)
-    for first in range(0, count, _BLOCK):
-        numbers = np.arange(first, min(first + _BLOCK, count))
-        steps = np.unravel_index(numbers, shape) if shape else ()
-        table = np.empty((len(numbers), native.HEAD + 6 * len(shape)), np.int64)
-        for axis, (columns, step) in enumerate(zip(axes, steps, strict=True)):
-            at = native.HEAD + 6 * axis
-            table[:, at : at + 6] = columns[step]
-        yield _with_files(view, first, table, np.stack(steps, 1) if shape else np.zeros((1, 0), np.int64), box)
+class Visits:
+    """The visits that read boxes pay to the objects of a source."""
+
+    def __init__(self, view: View, full: Collection[int]) -> None:
+        """Along the `full` axes objects are read in full."""
+        self._view, self._full = view, full
+        self._files = lru_cache(maxsize=_KNOWN)(self._find)
+
+    def __call__(self, box: Box) -> Iterator[Rows]:
+        """Those of one box, some at a time."""
+        layout = self._view.layout
+        axes, shape = _axes(layout, box, self._full)
+        firsts = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
+        count = prod(shape)
+        for first in range(0, count, _BLOCK):
+            files = self._files(firsts, shape, first)
+            steps = _steps(shape, first)
+            bounds = np.stack([columns[step] for columns, step in zip(axes, steps, strict=True)], 1) if shape else None
+            table = np.empty((len(files.objects), native.HEAD + 6 * len(shape)), np.int64)
+            table[:, : native.HEAD] = files.columns
+            most = layout.itemsize
+            if bounds is not None:
+                table[:, native.HEAD :] = bounds.reshape(len(bounds), -1)
+                table[:, 5] = (bounds[:, :, :2] == bounds[:, :, 2:4]).all((1, 2))
+                most *= int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max())
+            yield Rows(first, table, files, most)
+
+    def _find(self, firsts: Index, shape: tuple[int, ...], first: int) -> Files:
+        """Where some of the objects lie that a read box meets."""
+        view, steps = self._view, _steps(shape, first)
+        found = np.stack(steps, 1) + np.array(firsts, np.int64) if shape else np.zeros((1, 0), np.int64)
+        sizes = np.ones(len(found), np.int64)
+        for axis, column in zip(view.layout.objects.axes, found.T, strict=True):
+            sizes *= np.array([stop - start for start, stop in map(axis.stored, column.tolist())], np.int64)
+        objects, paths = view.object_indices(found), native.Paths()
+        extents, roots = view.store.extents, view.store.roots
+        names, columns = [], []
+        for index, size in zip(objects, (sizes * view.layout.itemsize).tolist(), strict=True):
+            (extent,) = extents(index, (index,), no_index)
+            # An object that is not stored has no name, and a file without a name does not exist either.
+            name = "" if extent is None else extent.path
+            name = name if roots is None or not name or roots.allows(name) else roots.resolve(name)
+            names.append(name)
+            offset, to_end = (0, False) if extent is None else (extent.offset, extent.length is None)
+            columns.append((-1, paths.add(name), offset, size, to_end, True))
+        return Files(objects, names, paths.joined(), np.array(columns, np.int64))
+
+
+def _steps(shape: tuple[int, ...], first: int) -> tuple[Ints, ...]:
+    """Per axis the positions of some objects among those that a read box meets."""
+    return np.unravel_index(np.arange(first, min(first + _BLOCK, prod(shape))), shape) if shape else ()
 
 
 def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], tuple[int, ...]]:
@@ -75,28 +126,6 @@ def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], 
             rows.append((low, high, *((low, high) if number in full else wanted), *wanted))
         axes.append(np.array(rows, np.int64).reshape(len(rows), 6))
     return axes, tuple(len(rows) for rows in axes)
-
-
-def _with_files(view: View, first: int, table: Ints, steps: Ints, box: Box) -> Rows:
-    """Fill in where the objects lie."""
-    layout = view.layout
-    firsts = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
-    bounds = table[:, native.HEAD :].reshape(len(table), -1, 6)
-    table[:, 0] = -1
-    table[:, 3] = (bounds[:, :, 1] - bounds[:, :, 0]).prod(1) * layout.itemsize
-    table[:, 5] = (bounds[:, :, 0] == bounds[:, :, 2]).all(1) & (bounds[:, :, 1] == bounds[:, :, 3]).all(1)
-    objects = view.object_indices(steps + np.array(firsts, np.int64))
-    names, places = [], []
-    extents, roots = view.store.extents, view.store.roots
-    for index in objects:
-        (extent,) = extents(index, (index,), no_index)
-        # An object that is not stored has no name, and a file without a name does not exist either.
-        name = "" if extent is None else extent.path
-        names.append(name if roots is None or not name or roots.allows(name) else roots.resolve(name))
-        places.append((0, False) if extent is None else (extent.offset, extent.length is None))
-    table[:, [2, 4]] = places
-    most = int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max()) * layout.itemsize
-    return Rows(first, table, objects, names, most)
 
 
 def wanted(some: Rows, at: int) -> Box:
