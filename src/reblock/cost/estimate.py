@@ -55,6 +55,13 @@ def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     return 1.0 + STALL * min(max(2 * buffers - room, 0) / buffers, 1.0)
 
 
+def steady_seconds(plan: Plan, problem: Problem) -> float:
+    """Time on the devices if memory held two steps of every pass."""
+    sides = plan.sides(problem.source, problem.target)
+    priced = zip(estimate_passes(plan, problem), sides, strict=True)
+    return sum(one.seconds / _stall(*side, plan) for one, side in priced)
+
+
 def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
     """Price every pass of a plan."""
     sides = plan.sides(problem.source, problem.target)

@@ -356,6 +356,8 @@ class _Pipeline:
         with self._lock:
             self._held += elements
             self.measured.held_elements = max(self.measured.held_elements, self._held)
+            # Complete boxes are counted with what is behind, not with what is held: they only wait for the disk.
+            self._held -= sum(buffer.box.size for buffer in complete)
             self.measured.times.add(times)
         if complete:
             step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
@@ -375,7 +377,6 @@ class _Pipeline:
             with self._lock:
                 for buffer in buffers:
                     del self._open[buffer.number]
-                    self._held -= buffer.box.size
                     self.measured.sums += buffer.sums
                 self.measured.target += traffic
                 self.measured.write_boxes += len(buffers)

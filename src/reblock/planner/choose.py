@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from reblock.cost.estimate import Sweep, estimate_passes, total
-from reblock.cost.memory import encoding_bytes
+from reblock.cost.estimate import Sweep, estimate_passes, steady_seconds, total
+from reblock.cost.memory import encoding_bytes, flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
-from reblock.model import Cost, Plan, Problem
+from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
 from reblock.planner.search import search
-from reblock.planner.touch import alternate, coalesce, coarsen
+from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.strategies.family import fit, needed_bytes
 from reblock.units import format_size
@@ -22,6 +23,8 @@ from reblock.units import format_size
 AUTO = "auto"
 #: Name of what the search over the whole family finds.
 SEARCH = "search"
+#: A plan is made again in smaller steps where it could take less than this part of the best one's time.
+_WORTH = 0.98
 #: A budget that no problem reaches.
 UNLIMITED = 2**62
 
@@ -48,6 +51,8 @@ class Alternative:
     """Why it was not taken; None for the one that was."""
     needs_memory_bytes: int | None = None
     """The smallest budget that its plan would need, where that was the reason."""
+    exact: bool = False
+    """Whether the plan is the best of all there are of its kind."""
 
     def to_json(self) -> dict[str, Any]:
         cost = self.cost.to_json() if self.cost else None
@@ -107,11 +112,9 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     known = strategies()
     if strategy not in (AUTO, SEARCH, *known):
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
-    exact = False
-    heard = [_hear(name, problem, objective) for name in known if strategy in (AUTO, name)]
-    if strategy in (AUTO, SEARCH):
-        found, exact = _search(problem, objective)
-        heard.insert(0, found)
+    heard = [_hear(name, problem, objective) for name in (SEARCH, *known) if strategy in (AUTO, name)]
+    if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
+        heard = _steady(heard, problem)
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
         raise _infeasible(problem, strategy, heard)
@@ -122,7 +125,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     if strategy in (AUTO, SEARCH) and objective != "memory":
         plan = coarsen(plan, problem)
     if strategy in (AUTO, SEARCH) and objective == "time":
-        plan = coalesce(alternate(plan, problem), problem)
+        plan = coalesce(plan, problem)
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
@@ -132,7 +135,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
         *(a for a in heard if not a.cost),
     ]
-    search_kind = "exact" if exact and best.strategy == SEARCH else "bounded"
+    search_kind = "exact" if able[0].exact else "bounded"
     return Decision(
         problem,
         plan,
@@ -144,22 +147,56 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     )
 
 
-def _search(problem: Problem, objective: str) -> tuple[Alternative, bool]:
-    try:
-        plan, exact = search(problem, OBJECTIVES[objective], frugal=objective == "memory")
-    except Refused as refusal:
-        return Alternative(SEARCH, None, None, str(refusal)), False
-    return Alternative(SEARCH, plan, total(estimate_passes(plan, problem), plan, problem), None), exact
+def _propose(name: str, problem: Problem, objective: str) -> tuple[Plan, bool]:
+    """A strategy's plan, and whether it comes of a search that left nothing out."""
+    if name == SEARCH:
+        return search(problem, OBJECTIVES[objective], frugal=objective == "memory")
+    plan = strategies()[name](problem)
+    return fit(plan, problem, frugal=True) if objective == "memory" else plan, False
 
 
 def _hear(name: str, problem: Problem, objective: str) -> Alternative:
     try:
-        plan = strategies()[name](problem)
-        if objective == "memory":
-            plan = fit(plan, problem, frugal=True)
-        return Alternative(name, plan, total(estimate_passes(plan, problem), plan, problem), None)
+        plan, exact = _propose(name, problem, objective)
+        cost = total(estimate_passes(plan, problem), plan, problem)
+        return Alternative(name, plan, cost, None, exact=exact)
     except Refused as refusal:
         return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
+
+
+def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
+    """The same, where memory holds two steps: one is read while the other is written.
+
+    A strategy whose steps take more is asked again for half of the budget, if that could make its plan the best.
+    """
+    best = min((a.cost.seconds for a in heard if a.cost), default=0.0)
+    hopes = {a.strategy: steady_seconds(a.plan, problem) for a in heard if a.plan}
+    found = {a.strategy: a for a in heard}
+    tried: list[tuple[Pass, ...]] = []
+    for name in sorted(hopes, key=lambda name: hopes[name]):
+        before = found[name]
+        if before.plan and before.cost and before.plan.passes not in tried:
+            tried.append(before.plan.passes)
+            if hopes[name] < min(_WORTH * best, before.cost.seconds):
+                found[name] = _smaller_steps(before, problem)
+                best = min(best, found[name].cost.seconds)  # type: ignore[union-attr]
+    return [found[a.strategy] for a in heard]
+
+
+def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
+    """What a strategy proposes for half of the budget, what is in flight counted in it or not, if that is faster."""
+    if before.plan is None or before.cost is None:
+        return before
+    sides = before.plan.sides(problem.source, problem.target)
+    half, flight = problem.memory_bytes // 2, before.plan.depth * max(flight_bytes(*side) for side in sides)
+    found, seconds = before, before.cost.seconds
+    for budget in (half, half + flight):
+        with suppress(Refused):
+            plan = fit(_propose(before.strategy, replace(problem, memory_bytes=budget), "time")[0], problem)
+            cost = total(estimate_passes(plan, problem), plan, problem)
+            if cost.seconds < seconds:
+                found, seconds = Alternative(before.strategy, plan, cost, None), cost.seconds
+    return found
 
 
 def _worse(other: Alternative, best: Alternative, objective: str) -> str:

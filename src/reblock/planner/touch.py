@@ -5,9 +5,6 @@ a hundred larger ones. The engine does: within one step it moves many chunks wit
 has more of them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and
 memory stays modest.
 
-A step whose buffers take more than half of the memory must be written before the next one can be read. So steps are
-made smaller until two of them fit, if the seeks that adds cost less: reading and writing then go on at the same time.
-
 Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
 jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
 in full.
@@ -15,11 +12,11 @@ in full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from reblock.cost.estimate import estimate, moving_seconds
+from reblock.cost.estimate import moving_seconds
 from reblock.cost.memory import buffer_bytes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -38,17 +35,6 @@ def coarsen(plan: Plan, problem: Problem) -> Plan:
     return _touched(plan, problem, lambda made, source, target, _: _coarsen(made, source, target, problem))
 
 
-def alternate(plan: Plan, problem: Problem) -> Plan:
-    """The same plan in smaller steps, where that lets it read one while it writes another, and is faster."""
-    if plan.interleaved or problem.held:
-        return plan
-    for number, (made, source, target) in enumerate(plan.sides(problem.source, problem.target)):
-        for smaller in _smaller(made, source, target, problem):
-            passes = (*plan.passes[:number], smaller, *plan.passes[number + 1 :])
-            plan = min((plan, _with_passes(plan, passes, problem)), key=lambda one: estimate(one, problem).seconds)
-    return plan
-
-
 def coalesce(plan: Plan, problem: Problem) -> Plan:
     """The same plan, reading over gaps where that is faster."""
     return _touched(plan, problem, lambda made, source, _, devices: _coalesce(made, source, devices[0]))
@@ -63,35 +49,11 @@ def _touched(
     first, scratch, last = problem.devices
     devices = [first, *(scratch for _ in plan.scratch), last]
     sides = plan.sides(problem.source, problem.target)
-    return _with_passes(
-        plan, tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides)), problem
-    )
-
-
-def _with_passes(plan: Plan, passes: tuple[Pass, ...], problem: Problem) -> Plan:
-    """The plan with other passes; the plan itself where they do not fit."""
+    passes = tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
     try:
         return plan if passes == plan.passes else fit(replace(plan, passes=passes), problem)
     except Refused:
         return plan
-
-
-def _smaller(made: Pass, source: Layout, target: Layout, problem: Problem) -> Iterator[Pass]:
-    """The pass with smaller steps along one axis or another, so that two of them fit into memory."""
-
-    def two_fit(one: Pass) -> bool:
-        # What is in flight need not fit as well: the second step only waits for the first boxes of the one before.
-        return 2 * buffer_bytes(one, target) <= problem.memory_bytes
-
-    if made.reads.count < 2 or two_fit(made):
-        return
-    for axis, (read, write) in enumerate(zip(made.read.axes, made.write.axes, strict=True)):
-        if read.step and write.step and read.step > write.step and read.step % write.step == 0:
-            for steps in range(read.step // write.step - 1, 0, -1):
-                smaller = _cut(made, axis, steps * write.step, source, target, problem)
-                if smaller is not None and two_fit(smaller):
-                    yield smaller
-                    break
 
 
 def _coalesce(made: Pass, source: Layout, device: Device) -> Pass:
