@@ -19,7 +19,7 @@ from math import prod
 from statistics import median
 
 from reblock.api.bench_peers_contenders import find_contenders
-from reblock.api.bench_peers_run import Run, make_source, remove, run_once, source_path
+from reblock.api.bench_peers_run import Run, clear, make_source, remove, run_once, source_path
 from reblock.api.bench_peers_workloads import Bar, Workload
 from reblock.units import format_count, format_size, parse_size
 
@@ -63,6 +63,7 @@ def runs(workloads: list[Workload], options: argparse.Namespace) -> list[list[Ru
                 if turn:
                     mine.append(run)
     finally:
+        clear(options.dir)
         for path in () if options.keep else made:
             remove(path)
     return found

@@ -22,6 +22,9 @@ FORMATS: dict[str, dict[str, Any]] = {
     "y/": {"chunks": "8,8,8"},
     "y.zarr": {"chunks": "8,8,8", "codec": "zstd:1"},
     "s.zarr": {"chunks": "4,8,8", "shards": "8,8,8"},
+    "c.zarr": {"chunks": "4,8,8", "shards": "8,8,8", "codec": "zstd:1"},
+    # A shard that memory does not hold.
+    "l.zarr": {"chunks": "4,8,8", "shards": "32,40,24"},
     "y.h5": {"chunks": "8,8,8"},
     "z.h5": {"chunks": "8,8,8", "codec": "gzip:1"},
     "l.h5": {"chunks": "8,8,8", "codec": "lzf"},

@@ -180,6 +180,34 @@ def test_v3_for_zarr_python(
     assert same_bits(read_array(FORMAT.open(path, "")), data)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+@pytest.mark.parametrize("shape", [(37, 50), (40, 48), (3, 3)], ids=str)
+def test_raw_shards_are_written_chunk_by_chunk(tmp_path: Path, shape: tuple[int, int], order: tuple[int, int]) -> None:
+    data = noise(shape, "<i4")
+    schema = FORMAT.adapt(Schema(data.shape, data.dtype, (4, 5), (16, 20), order), {"shards"})
+    layout = FORMAT.layout(schema)
+    assert layout.objects == layout.units
+    assert layout.shards is not None
+    store = FORMAT.create(str(tmp_path / "a"), "", schema)
+    taken: dict[str, list[tuple[int, int]]] = {}
+    for index in layout.objects.indices():
+        place = store.place(index)
+        assert place.length == 80
+        taken.setdefault(place.path, []).append((place.offset, place.whole or 0))
+    assert len(taken) == layout.shards.count
+    # Chunks lie side by side, and only the index comes after them.
+    for places in taken.values():
+        assert sorted(offset for offset, _ in places) == list(range(0, 80 * len(places), 80))
+        assert {whole for _, whole in places} == {80 * len(places) + 16 * 16 + 4}
+    store.abort()
+    path = by_us(FORMAT, tmp_path / "b", schema, data)
+    assert same_bits(zarr_reads(path), data)
+    files = [name for name in Path(path, "c").rglob("*") if name.is_file()]
+    assert {str(name.relative_to(path)): name.stat().st_size for name in files} == {
+        str(Path(name).relative_to(tmp_path / "a")): 80 * len(places) + 260 for name, places in taken.items()
+    }
+
+
 @pytest.mark.parametrize("codec", ["none", "shuffle+gzip:1", "zlib:3", "lz4", "bz2:1", "lzma", "blosc:zstd:3:shuffle"])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
 @pytest.mark.parametrize("dtype", ["<f4", ">u2", "|b1", "<c16"])

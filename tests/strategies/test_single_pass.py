@@ -70,8 +70,8 @@ def test_a_plan_solves_the_problem_within_the_budget_or_says_what_would_do(name,
     else:
         assert problem.target.partial_writes
         assert problem.target.objects.clipped().covers(made.writes)
-    flight = flight_bytes(made, problem.source, problem.target)
-    used = seen.held * problem.target.itemsize if held else seen.buffers * problem.target.itemsize + plan.depth * flight
+    flight = flight_bytes(made, problem.source, problem.target, plan.depth)
+    used = seen.held * problem.target.itemsize if held else seen.buffers * problem.target.itemsize + flight
     assert used <= problem.memory_bytes
     assert needed_bytes(plan, problem) <= problem.memory_bytes
 

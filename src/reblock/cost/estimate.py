@@ -49,7 +49,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
     buffers = buffer_bytes(sweep, target)
-    room = plan.memory_bytes - plan.depth * flight_bytes(sweep, source, target)
+    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
     if sweep.reads.count < 2 or not buffers:
         return 1.0
     return 1.0 + STALL * min(max(2 * buffers - room, 0) / buffers, 1.0)

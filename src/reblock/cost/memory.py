@@ -228,18 +228,23 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
     return cross >= 0
 
 
-def flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
-    """Bytes of one unit on its way through the engine, beside the write buffers."""
+def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1) -> int:
+    """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
+    # A raw unit is read in pieces, of which several may be on their way.
+    units = min(depth, source.units.count) if source.encoded or source.indexed else depth
+    return units * _reading_bytes(sweep, source) + min(depth, target.objects.count) * encoding_bytes(target)
+
+
+def _reading_bytes(sweep: Pass, source: Layout) -> int:
+    """Bytes that reading a unit takes."""
     if source.encoded:
-        reading = decoding_bytes(source)
-    elif source.indexed:
-        reading = source.unit_bytes
-    else:
-        visit = source.objects.largest_stored
-        if sweep.read_access is Access.RUNS:
-            visit = visit_shape(sweep, source)
-        reading = int(piece_bytes(prod(visit), source))
-    return reading + encoding_bytes(target)
+        return decoding_bytes(source)
+    if source.indexed:
+        return source.unit_bytes
+    visit = source.objects.largest_stored
+    if sweep.read_access is Access.RUNS:
+        visit = visit_shape(sweep, source)
+    return int(piece_bytes(prod(visit), source))
 
 
 def decoding_bytes(source: Layout) -> int:
@@ -276,7 +281,7 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
-    flight = depth * flight_bytes(sweep, source, target)
+    flight = flight_bytes(sweep, source, target, depth)
     behind = min(max(buffers, LEAST_BEHIND), MOST_BEHIND)
     return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
 

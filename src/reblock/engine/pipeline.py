@@ -114,7 +114,7 @@ class _Pipeline:
         self._source = disk or Disk(view.store.roots, watch.not_after_ns)
         self._disk = disk or Disk()
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
-        self._flight = depth * flight_bytes(sweep, view.layout, store.layout)
+        self._flight = flight_bytes(sweep, view.layout, store.layout, depth)
         self._buffers = Buffers(memory_bytes - self._flight)
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
@@ -389,7 +389,9 @@ class _Pipeline:
 
 def _writers() -> int:
     """Threads that encode and write: one per core, and some to wait for the device."""
-    return max(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _LEAST_WRITERS)
+    return max(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _LEAST_WRITERS
+    )
 
 
 def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:

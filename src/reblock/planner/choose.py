@@ -188,7 +188,7 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     if before.plan is None or before.cost is None:
         return before
     sides = before.plan.sides(problem.source, problem.target)
-    half, flight = problem.memory_bytes // 2, before.plan.depth * max(flight_bytes(*side) for side in sides)
+    half, flight = problem.memory_bytes // 2, max(flight_bytes(*side, before.plan.depth) for side in sides)
     found, seconds = before, before.cost.seconds
     for budget in (half, half + flight):
         with suppress(Refused):

@@ -89,11 +89,11 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
         )
     if frugal:
         return replace(plan, depth=1, memory_bytes=needs)
-    depths, grants = [problem.device.depth], [needs]
+    depth, grants = problem.device.depth, [needs]
     sides = plan.sides(problem.source, problem.target)
     for made, source, target in sides:
         room = problem.memory_bytes - (0 if problem.held else buffer_bytes(made, target))
-        depths.append(room // max(flight_bytes(made, source, target), 1))
-    depth = max(min(depths), 1)
+        while depth > 1 and flight_bytes(made, source, target, depth) > room:
+            depth -= 1
     grants += [allocated_bytes(*side, depth, problem.memory_bytes) for side in sides]
     return replace(plan, depth=depth, memory_bytes=max(grants))
