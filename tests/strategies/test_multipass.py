@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reblock.cost import PRESETS, estimate
-from reblock.cost.estimate import STALL
+from reblock.cost.estimate import steady_seconds
 from reblock.errors import Refused
 from reblock.geometry import Box, Grid
 from reblock.model import Layout, Plan, Problem
@@ -105,7 +105,7 @@ def test_never_slower_than_consolidation(device: str) -> None:
         peer = strategies()["consolidate"](problem)
         if len(peer.passes) > 1:
             # Seconds are compared to one in a hundred, the stall apart: strategies do not know of it.
-            assert estimate(propose(problem), problem).seconds <= 1.02 * (1 + STALL) * estimate(peer, problem).seconds
+            assert steady_seconds(propose(problem), problem) <= 1.02 * steady_seconds(peer, problem)
 
 
 def climate() -> Problem:

@@ -36,7 +36,7 @@ class Files(NamedTuple):
     paths: bytes
     """The same for the compiled loop."""
     columns: Ints
-    """Per object: no open file, where its name starts, where its bytes start, their number, whether the file ends there."""
+    """Per object: no open file, where its name and its bytes start, how many they are, whether the file ends there."""
 
 
 class Rows(NamedTuple):

@@ -200,7 +200,7 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
     if alone:
         first = (0,) * objects.ndim
         place = store.place(first)
-        nexts = [first[:a] + (1,) + first[a + 1 :] for a, count in enumerate(objects.counts) if count > 1]
+        nexts = [(*first[:a], 1, *first[a + 1 :]) for a, count in enumerate(objects.counts) if count > 1]
         alone = (
             place.offset == len(store.preamble(first))
             and bool(nexts)

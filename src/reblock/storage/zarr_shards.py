@@ -122,7 +122,7 @@ class RawShards:
     def _index(self, there: tuple[int, ...]) -> Bytes:
         table = np.full((*self._shard.counts, 2), ABSENT, np.uint64)
         offsets = np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(self._size)
-        inside = tuple(map(slice, there))
+        inside: tuple[Any, ...] = tuple(map(slice, there))
         table[(*inside, 0)], table[(*inside, 1)] = offsets + np.uint64(self._start), self._size
         return _stored_index(self._shard, table)
 
