@@ -359,6 +359,8 @@ def test_a_wrong_output_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not run.correct
     assert run.failed
     assert "chunks is" in run.failed
+    assert not any(path.stat().st_size for path in tmp_path.glob("run-*/**/*") if path.is_file())
+    bench_peers_run.clear(str(tmp_path))
     assert os.listdir(tmp_path) == [os.path.basename(source_path(workload, "zarr", str(tmp_path)))]
 
 
