@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_bytes, held_elements
+from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.model import Cost, Device, Layout, Pass, Plan, Problem, Traffic
 
@@ -48,11 +48,11 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
-    buffers = buffer_bytes(sweep, target)
+    behind = behind_bytes(sweep, target)
     room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
-    if sweep.reads.count < 2 or not buffers:
+    if sweep.reads.count < 2 or not behind:
         return 1.0
-    return 1.0 + STALL * min(max(2 * buffers - room, 0) / buffers, 1.0)
+    return 1.0 + STALL * min(max(buffer_bytes(sweep, target) + behind - room, 0) / behind, 1.0)
 
 
 def steady_seconds(plan: Plan, problem: Problem) -> float:

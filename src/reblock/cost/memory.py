@@ -277,13 +277,23 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
     Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
-    are read: as many again, but neither very few nor very many; never more than the budget, nor than the whole array.
+    are read: those that two steps complete, but neither very few nor very many, and not more than it must hold anyway;
+    never more than the budget, nor than the whole array. Memory that is touched for the first time costs time too.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = flight_bytes(sweep, source, target, depth)
-    behind = min(max(buffers, LEAST_BEHIND), MOST_BEHIND)
+    behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
     return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
+
+
+def behind_bytes(sweep: Pass, target: Layout) -> int:
+    """Bytes of boxes that wait to be written while others are read: those that two steps complete, or all there are."""
+    sides = []
+    for axes in zip(sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes, strict=True):
+        classes = _classes(*axes, 0, allocated=True)
+        sides.append(max((w for steps in classes for _, w, _ in steps.groups), default=0))
+    return min(2 * prod(sides) * target.itemsize, buffer_bytes(sweep, target))
 
 
 def piece_bytes(visit: Any, source: Layout) -> Any:
