@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "reblock",
-    max_examples=int(os.environ.get("REBLOCK_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("REBLOCK_EXAMPLES", "40")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
