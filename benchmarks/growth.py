@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from statistics import median
@@ -123,7 +124,12 @@ def chunk_cost(options: argparse.Namespace) -> bool:
 
 def main() -> int:
     options = arguments()
+    # A folder of our own: what runs have left is removed from it.
+    options.dir = os.path.join(options.dir, "reblock-growth")
+    os.makedirs(options.dir, exist_ok=True)
     met = [chunk_cost(options), grow(options)]
+    with suppress(OSError):
+        os.rmdir(options.dir)
     return 0 if all(met) else 1
 
 
