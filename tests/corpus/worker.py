@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -57,8 +57,10 @@ class Worker:
         process = self._process or self._start()
         assert process.stdin
         assert process.stdout
-        process.stdin.write(json.dumps(words).encode() + b"\n")
-        process.stdin.flush()
+        # A process that has died already is seen below, by what it does not answer.
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(words).encode() + b"\n")
+            process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], timeout)
         line = process.stdout.readline() if ready else b""
         if not line:
@@ -77,7 +79,8 @@ class Worker:
         """End it."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            with suppress(BrokenPipeError):
+                self._process.communicate()
             self._process = None
 
     def __enter__(self) -> Self:
