@@ -35,6 +35,7 @@ import numpy.typing as npt
 from reblock.api.array import Where
 from reblock.api.request import find_device
 from reblock.cost.memory import PIECE_BYTES
+from reblock.engine.buffers import allocate
 from reblock.errors import DiskError, UsageError
 from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store
 from reblock.storage import registry
@@ -58,6 +59,7 @@ _FILES = 256
 _SLICE_SECONDS = 0.3
 _UNIT = (64, 64, 64)
 _BUFFER = (256, 128, 128)
+_FRESH_BYTES = 16 << 20
 
 #: Told what is being measured.
 Tell = Callable[[str], None]
@@ -84,7 +86,7 @@ def measure_device(
         tell("small files")
         create, opened = _small_files(os.path.join(folder, "small"), depth)
         tell("memory")
-        memory = _scatter_rate()
+        memory, fresh = _scatter_rate(), _fresh_rate()
         decode, encode = _codec_rates(folder, tell)
     return Device(
         name,
@@ -95,6 +97,7 @@ def measure_device(
         create_seconds=_round(create),
         depth=depth,
         memory_bytes_per_second=_round(memory),
+        fresh_bytes_per_second=_round(fresh),
         decode_bytes_per_second=decode,
         encode_bytes_per_second=encode,
     )
@@ -329,6 +332,20 @@ def _scatter_rate() -> float:
     # Filled, not zeroed: memory that was never touched is slow the first time, and is no part of the rate.
     jobs = [scatter(_field(), np.full(_BUFFER, 1, np.float32)) for _ in range(_cores())]
     done, elapsed = race(jobs, _SLICE_SECONDS)
+    return done / elapsed
+
+
+def _fresh_rate() -> float:
+    """Bytes per second of touching memory that nobody has touched before, on all cores."""
+
+    def touch() -> Iterator[int]:
+        while True:
+            # A new mapping each time; the one before is given back to the system.
+            memory = allocate(_FRESH_BYTES)
+            memory[::_PAGE] = 1
+            yield memory.size
+
+    done, elapsed = race([touch() for _ in range(_cores())], _SLICE_SECONDS)
     return done / elapsed
 
 

@@ -10,10 +10,13 @@ import numpy as np
 
 from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements
 from reblock.cost.seeks import traffic
-from reblock.model import Cost, Device, Layout, Pass, Plan, Problem, Traffic
+from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Traffic
 
 #: The part of a pass's time that is lost where reading and writing cannot go on at the same time.
 STALL = 0.25
+
+#: Memory that takes no time worth counting.
+LITTLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -29,20 +32,27 @@ class Sweep:
     peak_bytes: int
     """Most bytes that the engine allocates."""
     seconds: float
-    """Time on the devices."""
+    """Time on the devices, and to touch memory for the first time."""
+    steady_seconds: float
+    """The same if memory held two steps."""
 
 
 def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devices: tuple[Device, Device]) -> Sweep:
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
-    seconds = float(pass_seconds(reads, writes, source, target, devices)) * _stall(sweep, source, target, plan)
+    seconds = float(pass_seconds(reads, writes, source, target, devices))
+    peak = allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes)
+    # Parts of objects are written through the page cache, which takes memory for all of them.
+    cached = writes.bytes if sweep.write_access is Access.RUNS else 0
+    touching = touching_seconds(peak, cached, devices[1])
     return Sweep(
         reads,
         writes,
         held_elements(sweep) * target.itemsize,
-        allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes),
-        seconds,
+        peak,
+        float(seconds * _stall(sweep, source, target, plan) + touching),
+        float(seconds + touching),
     )
 
 
@@ -56,10 +66,8 @@ def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
 
 
 def steady_seconds(plan: Plan, problem: Problem) -> float:
-    """Time on the devices if memory held two steps of every pass."""
-    sides = plan.sides(problem.source, problem.target)
-    priced = zip(estimate_passes(plan, problem), sides, strict=True)
-    return sum(one.seconds / _stall(*side, plan) for one, side in priced)
+    """Time of a plan if memory held two steps of every pass."""
+    return sum(one.steady_seconds for one in estimate_passes(plan, problem))
 
 
 def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
@@ -126,6 +134,11 @@ def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, 
     working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
     working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
     return np.maximum(moved, working)
+
+
+def touching_seconds(held: Any, cached: Any, device: Device) -> Any:
+    """Time to touch memory for the first time: what a pass holds, and what it moves through the page cache."""
+    return (np.maximum(held - LITTLE_BYTES, 0) + cached) / device.fresh_bytes_per_second
 
 
 def moving_seconds(side: Counts, device: Device, rate: float) -> Any:

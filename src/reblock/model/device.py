@@ -30,6 +30,8 @@ class Device:
     """Extra for a jump between objects (a disk arm's travel)."""
     memory_bytes_per_second: float = 3e9
     """Rate of scattering elements from units into write buffers, all cores."""
+    fresh_bytes_per_second: float = 2e9
+    """Rate at which memory is touched for the first time: the system finds and clears every page."""
     decode_bytes_per_second: dict[str, float] = field(default_factory=dict)
     """Decoded bytes per second by codec name, all cores; `default` for the rest."""
     encode_bytes_per_second: dict[str, float] = field(default_factory=dict)
@@ -62,5 +64,6 @@ class Device:
             for number in value.values() if by_codec else (value,):
                 if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
                     raise UsageError(f"device file: {f.name} must be a number of at least 0, not {number!r}")
-        if min(self.read_bytes_per_second, self.write_bytes_per_second, self.memory_bytes_per_second, self.depth) <= 0:
+        rates = [value for name, value in asdict(self).items() if name.endswith("per_second") and "code" not in name]
+        if min(*rates, self.depth) <= 0:
             raise UsageError("device file: rates and depth must be above 0")

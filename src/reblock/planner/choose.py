@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import prod
+from functools import cached_property
+from math import inf, prod
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, steady_seconds, total
@@ -75,8 +76,16 @@ class Decision:
     """What plans were ranked by."""
     search: str
     """`exact` where the search was exhaustive, else `bounded`."""
-    alternatives: tuple[Alternative, ...]
-    """What every strategy proposed, best first, then the refusals."""
+    heard: tuple[Alternative, ...]
+    """What strategies proposed, the chosen one first, then by rank, then the refusals."""
+    unasked: tuple[str, ...] = ()
+    """Strategies whose plans could not have been better."""
+
+    @cached_property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """What every strategy has to say, best first, then the refusals."""
+        late = [_hear(name, self.problem, self.objective) for name in self.unasked]
+        return (self.heard[0], *_ordered([*self.heard[1:], *late], self.heard[0], self.objective))
 
     def to_json(self) -> dict[str, Any]:
         passes = []
@@ -112,7 +121,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     known = strategies()
     if strategy not in (AUTO, SEARCH, *known):
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
-    heard = [_hear(name, problem, objective) for name in (SEARCH, *known) if strategy in (AUTO, name)]
+    heard, unasked = _ask([name for name in (SEARCH, *known) if strategy in (AUTO, name)], problem, objective)
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
         heard = _steady(heard, problem)
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
@@ -129,22 +138,38 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
-    best = Alternative(best.strategy, plan, cost, None)
-    alternatives = [
-        best,
-        *(Alternative(a.strategy, a.plan, a.cost, _worse(a, best, objective)) for a in able[1:]),
-        *(a for a in heard if not a.cost),
-    ]
-    search_kind = "exact" if able[0].exact else "bounded"
+    chosen = Alternative(best.strategy, plan, cost, None)
+    others = (a for a in heard if a is not best)
     return Decision(
         problem,
         plan,
         cost,
         tuple(sweeps),
         objective,
-        search_kind,
-        tuple(alternatives),
+        "exact" if best.exact else "bounded",
+        (chosen, *_ordered(others, chosen, objective)),
+        unasked,
     )
+
+
+def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
+    """What strategies propose, and those whose plans would take longer than the best one does already."""
+    known, heard, unasked = strategies(), [], []
+    least = {name: known[name].least_seconds(problem) if name in known else 0.0 for name in names}
+    for name in sorted(names, key=lambda name: least[name]):
+        best = min((a.cost.seconds for a in heard if a.cost), default=inf)
+        if objective == "time" and least[name] > best:
+            unasked.append(name)
+        else:
+            heard.append(_hear(name, problem, objective))
+    return heard, tuple(unasked)
+
+
+def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -> list[Alternative]:
+    """Those that have a plan by rank, with the reason why it was not taken, then the refusals."""
+    others = list(others)
+    able = sorted((a for a in others if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
+    return [*(replace(a, rejected=_worse(a, best, objective)) for a in able), *(a for a in others if not a.cost)]
 
 
 def _propose(name: str, problem: Problem, objective: str) -> tuple[Plan, bool]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reblock.cost.estimate import estimate, pass_seconds
+from reblock.cost.estimate import estimate, pass_seconds, touching_seconds
 from reblock.cost.memory import (
     axis_carry,
     buffer_bytes,
@@ -47,6 +47,8 @@ from reblock.units import format_size
 #: Points of the product that are priced, and candidates whose exact memory is computed.
 MANY_POINTS = 200_000
 MANY_TRIALS = 400
+#: Candidates that are priced exactly after the first that fits.
+MANY_MORE = 12
 
 Floats = npt.NDArray[np.float64]
 #: Sorts costs, or arrays of costs: the first entry decides, the others break ties.
@@ -96,46 +98,65 @@ class Point:
         )
 
 
+class Found(NamedTuple):
+    """A plan and what it is ranked by."""
+
+    rank: tuple[float, ...]
+    """By the exact cost."""
+    plan: Plan
+    """The plan."""
+
+
 def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out."""
     plans = []
     for cut in (True,) if frugal else (False, True):
-        found, exact = _search(problem, key, cut=cut)
+        found, exact = _search(problem, key, cut=cut, frugal=frugal)
         if found is not None:
-            plan = fit(Plan("search", problem.shape, (found,)), problem, frugal=frugal)
-            cost = estimate(plan, problem)
-            plans.append((key(cost), plan, exact))
+            plans.append((found, exact))
+            cost = estimate(found.plan, problem)
             if cost.seeks <= problem.lower_bound_seeks and cost.read_amplification <= 1:
                 break
     if not plans:
         raise Refused(f"no single pass of the family fits {format_size(problem.memory_bytes)}")
-    _, plan, exact = min(plans, key=lambda found: found[0])
-    return plan, exact
+    best, exact = min(plans, key=lambda one: one[0].rank)
+    return best.plan, exact
 
 
-def _search(problem: Problem, key: Ranking, *, cut: bool) -> tuple[Pass | None, bool]:
+def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple[Found | None, bool]:
     """The same with or without read lengths below one block."""
     points = [_points(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
     orders = _orders(problem.target.ndim)
     if prod(map(len, points)) <= MANY_POINTS:
-        found, ended = _first_that_fits(problem, points, key, orders)
+        found, ended = _best_that_fits(problem, points, key, orders, frugal=frugal)
         if ended:
             return found, len(orders) == factorial(problem.target.ndim)
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
-    return _first_that_fits(problem, [_thin(p, limit) for p in points], key, orders)[0], False
+    thin = [_thin(p, limit) for p in points]
+    return _best_that_fits(problem, thin, key, orders, frugal=frugal)[0], False
 
 
-def _first_that_fits(
-    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]]
-) -> tuple[Pass | None, bool]:
-    """The best pass that fits, and whether the list was walked to that point or to its end."""
-    for tried, made in enumerate(_ranked(problem, points, key)):
+def _best_that_fits(
+    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]], *, frugal: bool
+) -> tuple[Found | None, bool]:
+    """The best pass that fits, and whether the list was walked to that point or to its end.
+
+    The list is sorted by what passes cost at the least, and that differs from the exact cost in memory only. So after
+    the first that fits a few more are looked at, until none can be better.
+    """
+    best: Found | None = None
+    more = MANY_MORE
+    for tried, (least, made) in enumerate(_ranked(problem, points, key)):
         if tried >= MANY_TRIALS:
-            return None, False
-        found = _lightest(made, problem, orders)
-        if found is not None:
-            return found, True
-    return None, True
+            return best, best is not None
+        if best is not None and (not more or least >= best.rank):
+            break
+        more -= best is not None
+        light = _lightest(made, problem, orders)
+        if light is not None:
+            plan = fit(Plan("search", problem.shape, (light,)), problem, frugal=frugal)
+            best = min(filter(None, (best, Found(key(estimate(plan, problem)), plan))), key=lambda found: found.rank)
+    return best, True
 
 
 def _orders(ndim: int) -> list[tuple[int, ...]]:
@@ -306,11 +327,13 @@ class Prices:
     """Least memory that a point can do with, whatever the order."""
 
 
-def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Iterator[Pass]:
-    """Passes that may fit, best first."""
+def _ranked(
+    problem: Problem, points: list[list[Point]], key: Ranking
+) -> Iterator[tuple[tuple[float, ...], Pass]]:
+    """Passes that may fit, best first, each with what it is ranked by at the least."""
     if not points:
         whole = Grid(())
-        yield Pass(whole, whole, whole, (), _access(problem.source.partial_reads), Access.UNITS)
+        yield (), Pass(whole, whole, whole, (), _access(problem.source.partial_reads), Access.UNITS)
         return
     product = _Product(problem, points)
     columns, by_units = product.rank(key)
@@ -324,7 +347,8 @@ def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Iterat
         cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
         read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
         writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
-        yield Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+        made = Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+        yield tuple(float(column[rank]) for column in keys), made
 
 
 def _access(partial: bool) -> Access:  # noqa: FBT001 - a name for two constants
@@ -354,6 +378,8 @@ class _Product:
         source, target = self.problem.source, self.problem.target
         devices = (self.problem.devices[0], self.problem.devices[2])
         seconds = pass_seconds(reads, writes, source, target, devices)
+        cached = writes.bytes * (1 - self._times(lambda p: p.whole))
+        seconds = seconds + touching_seconds(self.least, cached, devices[1])
         return Prices(reads.seeks + writes.seeks, reads.bytes, writes.bytes, seconds, self.least)
 
     def _column(self, axis: int, value: Callable[[Point], float]) -> Floats:

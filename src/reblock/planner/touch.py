@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from reblock.cost.estimate import moving_seconds
+from reblock.cost.estimate import LITTLE_BYTES, moving_seconds
 from reblock.cost.memory import buffer_bytes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -26,7 +26,7 @@ from reblock.strategies.family import fit, sweep
 
 #: Steps that read this much are large enough.
 STEP_BYTES = 16 << 20
-#: The part of the budget that coarser steps may take for their buffers.
+#: What coarser steps may take for their buffers: a part of the budget, and of what takes no time to be touched.
 SHARE = 4
 
 
@@ -99,7 +99,8 @@ def _doubled(made: Pass, axis: int, source: Layout, target: Layout, problem: Pro
     coarser = _cut(made, axis, 2 * read.step, source, target, problem)
     if coarser is None:
         return None
-    if buffer_bytes(coarser, target) > max(buffer_bytes(made, target), problem.memory_bytes // SHARE):
+    most = min(problem.memory_bytes, LITTLE_BYTES) // SHARE
+    if buffer_bytes(coarser, target) > max(buffer_bytes(made, target), most):
         return None
     for layout, writing in ((source, False), (target, True)):
         before, after = (_traffic(one, layout, writing=writing) for one in (made, coarser))

@@ -111,6 +111,7 @@ def device(measured: Device) -> str:
         ("create", f"{format_seconds(measured.create_seconds)} per file"),
         ("depth", f"{format_count(measured.depth)} requests in flight"),
         ("memory", f"{format_size(measured.memory_bytes_per_second)}/s scattered, all cores"),
+        ("fresh", f"{format_size(measured.fresh_bytes_per_second)}/s of memory touched for the first time, all cores"),
     ]
     names = dict.fromkeys(name for rate in rates for name in rate)
     codecs = [[name, *(f"{format_size(rate[name])}/s" if name in rate else "—" for rate in rates)] for name in names]

@@ -1,19 +1,32 @@
 """Strategies: one paper or idea per module, each a function from Problem to Plan.
 
 A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as
-hyphens); a strategy that cannot serve a problem raises `Refused` with the reason.
+hyphens); a strategy that cannot serve a problem raises `Refused` with the reason. One that takes long to ask may say
+with `least_seconds(problem)` what its plans take at the least.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from reblock.model import Plan, Problem
 
-Strategy = Callable[[Problem], Plan]
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to make plans."""
+
+    propose: Callable[[Problem], Plan]
+    """Its plan for a problem."""
+    least_seconds: Callable[[Problem], float] = lambda _: 0.0
+    """What its plans take at the least."""
+
+    def __call__(self, problem: Problem) -> Plan:
+        return self.propose(problem)
 
 
 @cache
@@ -23,5 +36,6 @@ def strategies() -> dict[str, Strategy]:
     for info in iter_modules(__path__):
         module = import_module(f"{__name__}.{info.name}")
         if hasattr(module, "propose"):
-            found[info.name.replace("_", "-")] = module.propose
+            bound = {"least_seconds": module.least_seconds} if hasattr(module, "least_seconds") else {}
+            found[info.name.replace("_", "-")] = Strategy(module.propose, **bound)
     return found
