@@ -126,11 +126,13 @@ def test_samples_of_long_axes_say_what_all_blocks_say(quick: int | None, monkeyp
             patch.setattr(memory_module, "_sampled", counted_samples)
             patch.setattr(memory_module, "_distinct_tasks", counted_tasks)
             patch.setattr(memory_module, "_classes", memory_module._classes.__wrapped__)
+            patch.setattr(memory_module, "_peak_of", memory_module._peak_of.__wrapped__)
             got = held_elements(made), buffer_elements(made, target)
         with monkeypatch.context() as patch:
             patch.setattr(memory_module, "_sampled", everything)
             patch.setattr(memory_module, "_distinct_tasks", every_task)
             patch.setattr(memory_module, "_classes", memory_module._classes.__wrapped__)
+            patch.setattr(memory_module, "_peak_of", memory_module._peak_of.__wrapped__)
             patch.setattr(memory_module, "MANY_CLASSES", 10**9)
             assert got == (held_elements(made), buffer_elements(made, target))
     assert fewer_blocks > 50
@@ -167,6 +169,7 @@ def test_tasks_of_long_axes(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(memory_module, "_distinct_tasks", every_task)
             patch.setattr(memory_module, "_classes", memory_module._classes.__wrapped__)
+            patch.setattr(memory_module, "_peak_of", memory_module._peak_of.__wrapped__)
             assert got == (held_elements(made), buffer_elements(made, target))
     assert seen > 5
 

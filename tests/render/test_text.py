@@ -87,7 +87,7 @@ def test_explain_by_heart() -> None:
     made = Pass(target.objects, target.objects, target.objects, (0, 1, 2), Access.RUNS, Access.UNITS)
     plan = Plan("naive", (140, 140, 140), (made,), depth=2)
     cost = Cost(96, 96, 96, 5488000, 5488000, 1.0, 0, 1029000, 171500, 0.25)
-    sweep = Sweep(Traffic(64, 64, 64, 5488000), Traffic(32, 32, 32, 5488000), 171500, 1029000, 0.25)
+    sweep = Sweep(Traffic(64, 64, 64, 5488000), Traffic(32, 32, 32, 5488000), 171500, 1029000, 0.25, 0.25)
     alternatives = (
         Alternative("naive", plan, cost, None),
         Alternative("slow", plan, replace(cost, seconds=0.5, seeks=2368), "2 × the seconds of naive"),

@@ -77,7 +77,8 @@ class _Machine:
         last = rows[-1]
         seek = (last[2] - streaming) / self.runs((last[0], last[1]))
         rate = self.layout.nbytes / streaming
-        return Device(f"DRA table {self.timings.table}", rate, rate, seek, seek, 0.0, 1, memory_bytes_per_second=1e12, fresh_bytes_per_second=1e12)
+        name, free = f"DRA table {self.timings.table}", 1e12
+        return Device(name, rate, rate, seek, seek, 0.0, 1, memory_bytes_per_second=free, fresh_bytes_per_second=free)
 
     def problem(self, access: tuple[int, int]) -> Problem:
         """The conversion, in half of the nodes' memory."""

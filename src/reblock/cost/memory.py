@@ -82,11 +82,15 @@ def buffer_bytes(sweep: Pass, target: Layout) -> int:
 
 
 def _peak(sweep: Pass, *, allocated: bool, padded: Layout | None) -> int:
-    classes = []
-    for axis in sweep.order:
-        trail = padded.objects.axes[axis].trail if padded else 0
-        grids = (sweep.reads.axes[axis], sweep.writes.axes[axis], sweep.tasks.axes[axis])
-        classes.append(_classes(*grids, trail, allocated=allocated))
+    grids = (sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes)
+    trails = [axis.trail for axis in padded.objects.axes] if padded else [0] * len(sweep.order)
+    return _peak_of(tuple((*(axes[a] for axes in grids), trails[a]) for a in sweep.order), allocated=allocated)
+
+
+@lru_cache(maxsize=4096)
+def _peak_of(axes: tuple[tuple[Axis, Axis, Axis, int], ...], *, allocated: bool) -> int:
+    """The same by read, write and task blocks and by what sticks out, axis by axis."""
+    classes = [_classes(*axis, allocated=allocated) for axis in axes]
     if not all(classes):
         return 0
     if prod(map(len, classes)) > MANY_CLASSES:

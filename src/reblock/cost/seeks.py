@@ -18,8 +18,6 @@ each unit touched and one for its index, since its units may lie anywhere in it.
 
 from __future__ import annotations
 
-from math import prod
-
 from reblock.geometry import Grid, overlap
 from reblock.model import Access, Layout, Traffic
 
@@ -30,21 +28,17 @@ def traffic(boxes: Grid, layout: Layout, access: Access, *, writing: bool = Fals
     Along the innermost `coalesced` axes on disk objects are read in full, so that runs grow together.
     """
     units = layout.objects if writing else layout.units
-    full = range(layout.ndim) if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
-    smallest = [units.axes[axis] if axis in full else None for axis in range(layout.ndim)]
-    pairs = [
-        overlap(memory, stored, unit)
-        for memory, stored, unit in zip(boxes.axes, layout.objects.axes, smallest, strict=True)
-    ]
-    disk = [pairs[axis] for axis in layout.order]
-    opens = prod(pair.pairs for pair in disk)
-    moved = prod(pair.length for pair in disk) * layout.itemsize
+    full = layout.order if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
+    opens = touched = whole = 1
+    inside, moved = 0, layout.itemsize
+    # From the outermost axis on disk inwards: the sum over d grows by one factor and one term at a time.
+    for axis in layout.order:
+        pair = overlap(boxes.axes[axis], layout.objects.axes[axis], units.axes[axis] if axis in full else None)
+        inside = inside * pair.whole + touched * pair.cut
+        opens *= pair.whole + pair.cut
+        touched *= pair.touched
+        whole *= pair.whole
+        moved *= pair.length
     if layout.indexed and not writing:
-        inside = prod(pair.touched for pair in disk) + opens
-        return Traffic(opens, inside, opens + inside, moved)
-    inside = 0
-    for place, pair in enumerate(disk):
-        outer = prod(p.touched for p in disk[:place])
-        inner = prod(p.whole for p in disk[place + 1 :])
-        inside += outer * pair.cut * inner
-    return Traffic(opens, inside + prod(pair.whole for pair in disk), opens + inside, moved)
+        return Traffic(opens, touched + opens, touched + 2 * opens, moved)
+    return Traffic(opens, inside + whole, opens + inside, moved)

@@ -16,7 +16,7 @@ from reblock.geometry.axis import Ints
 from reblock.model import Flat
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that giving them back really frees them.
-_MAPPED_BYTES = 1 << 17
+_MAPPED_BYTES = 1 << 16
 #: From this size on huge pages are asked for: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.

@@ -22,7 +22,7 @@ from reblock.model.roots import Roots
 #: What direct transfers are aligned to: addresses, offsets and lengths.
 PAGE_BYTES = 4096
 #: Transfers from this size on go past the page cache.
-DIRECT_BYTES = 128 << 10
+DIRECT_BYTES = 64 << 10
 #: A file dated later than this from now was not written just now.
 _FUTURE_NS = 60 * 10**9
 _DIRECT: int = getattr(os, "O_DIRECT", 0)

@@ -94,8 +94,9 @@ class Visits:
         view, steps = self._view, _steps(shape, first)
         found = np.stack(steps, 1) + np.array(firsts, np.int64) if shape else np.zeros((1, 0), np.int64)
         sizes = np.ones(len(found), np.int64)
-        for axis, column in zip(view.layout.objects.axes, found.T, strict=True):
-            sizes *= np.array([stop - start for start, stop in map(axis.stored, column.tolist())], np.int64)
+        for axis, low, count, step in zip(view.layout.objects.axes, firsts, shape, steps, strict=True):
+            bounds = np.array([axis.stored(index) for index in range(low, low + count)], np.int64)
+            sizes *= (bounds[:, 1] - bounds[:, 0])[step]
         objects, paths = view.object_indices(found), native.Paths()
         extents, roots = view.store.extents, view.store.roots
         names, columns = [], []

@@ -57,6 +57,14 @@ class Axis:
     trail: int = 0
     """Elements by which the last block ends after the axis."""
 
+    # Axes are what everything that is counted is remembered by, so this is asked for very often.
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.head, self.pattern, self.repeats, self.tail, self.lead, self.trail))
+
     @classmethod
     def regular(cls, length: int, chunk: int, *, padded: bool = False) -> Axis:
         """Blocks of one length; the last one is clipped, or sticks out when `padded`."""
@@ -317,10 +325,10 @@ def _refine(one: Axis, two: Axis) -> Axis:
     period = lcm(one.period, two.period) or 1
     repeats = max(last - first, 0) // period
     if repeats < 2:
-        made = _normal(np.union1d(one.cuts(), two.cuts()), one.length)
+        made = _normal(_merged(one.cuts(), two.cuts()), one.length)
     else:
         bounds = ((0, first), (first, first + period), (first + repeats * period, one.length))
-        head, pattern, tail = (np.union1d(one.cuts(a, b), two.cuts(a, b)) for a, b in bounds)
+        head, pattern, tail = (_merged(one.cuts(a, b), two.cuts(a, b)) for a, b in bounds)
         made = Axis(
             _differences(head, first),
             *_primitive(_differences(pattern, first + period), repeats),
@@ -328,6 +336,13 @@ def _refine(one: Axis, two: Axis) -> Axis:
         )
     # A grid that has all the cuts keeps its form, so that `==` finds it again.
     return next((axis for axis in (one, two) if axis.count == made.count), _listed(made))
+
+
+def _merged(one: Ints, two: Ints) -> Ints:
+    """What numpy calls `union1d`, which loads its masked arrays at the first call."""
+    cuts: Ints = np.sort(np.concatenate([one, two]))
+    merged: Ints = cuts[np.diff(cuts, prepend=-1) != 0]
+    return merged
 
 
 def _differences(cuts: Ints, stop: int) -> tuple[int, ...]:

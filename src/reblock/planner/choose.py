@@ -154,7 +154,9 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
 
 def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
     """What strategies propose, and those whose plans would take longer than the best one does already."""
-    known, heard, unasked = strategies(), [], []
+    known = strategies()
+    heard: list[Alternative] = []
+    unasked: list[str] = []
     least = {name: known[name].least_seconds(problem) if name in known else 0.0 for name in names}
     for name in sorted(names, key=lambda name: least[name]):
         best = min((a.cost.seconds for a in heard if a.cost), default=inf)

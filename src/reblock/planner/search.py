@@ -128,9 +128,9 @@ def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple
     points = [_points(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
     orders = _orders(problem.target.ndim)
     if prod(map(len, points)) <= MANY_POINTS:
-        found, ended = _best_that_fits(problem, points, key, orders, frugal=frugal)
-        if ended:
-            return found, len(orders) == factorial(problem.target.ndim)
+        found, exact = _best_that_fits(problem, points, key, orders, frugal=frugal)
+        if found is not None or exact:
+            return found, exact and len(orders) == factorial(problem.target.ndim)
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
     thin = [_thin(p, limit) for p in points]
     return _best_that_fits(problem, thin, key, orders, frugal=frugal)[0], False
@@ -139,18 +139,18 @@ def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple
 def _best_that_fits(
     problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]], *, frugal: bool
 ) -> tuple[Found | None, bool]:
-    """The best pass that fits, and whether the list was walked to that point or to its end.
+    """The best pass that fits, and whether no other can be better.
 
-    The list is sorted by what passes cost at the least, and that differs from the exact cost in memory only. So after
-    the first that fits a few more are looked at, until none can be better.
+    Candidates come in the order of what they probably cost: what memory they take is known exactly only then. So after
+    the first that fits a few more are looked at.
     """
     best: Found | None = None
+    least, candidates = _ranked(problem, points, key)
     more = MANY_MORE
-    for tried, (least, made) in enumerate(_ranked(problem, points, key)):
-        if tried >= MANY_TRIALS:
-            return best, best is not None
-        if best is not None and (not more or least >= best.rank):
-            break
+    for tried, made in enumerate(candidates):
+        rest = least[tried:]
+        if tried >= MANY_TRIALS or (best is not None and (not more or rest.min() >= best.rank[0])):
+            return best, best is not None and bool(rest.min() >= best.rank[0])
         more -= best is not None
         light = _lightest(made, problem, orders)
         if light is not None:
@@ -324,35 +324,45 @@ class Prices:
     seconds: Floats
     """On the devices."""
     peak_bytes: Floats
-    """Least memory that a point can do with, whatever the order."""
+    """Memory."""
 
 
-def _ranked(
-    problem: Problem, points: list[list[Point]], key: Ranking
-) -> Iterator[tuple[tuple[float, ...], Pass]]:
-    """Passes that may fit, best first, each with what it is ranked by at the least."""
+def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> tuple[Floats, Iterator[Pass]]:
+    """Passes that may fit, the one that is probably best first, and what each is ranked by first at the least."""
+    access = problem.source.partial_reads
     if not points:
         whole = Grid(())
-        yield (), Pass(whole, whole, whole, (), _access(problem.source.partial_reads), Access.UNITS)
-        return
+        return np.zeros(1), iter([Pass(whole, whole, whole, (), _access(access), Access.UNITS)])
     product = _Product(problem, points)
-    columns, by_units = product.rank(key)
-    room = product.least <= problem.memory_bytes
-    room = np.broadcast_to(room, product.shape)
-    keys = [np.broadcast_to(column, product.shape)[room] for column in columns]
-    by_units = np.broadcast_to(by_units, product.shape)[room]
+    room = np.broadcast_to(product.least <= problem.memory_bytes, product.shape)
     where = np.argwhere(room)
-    for rank in np.lexsort(keys[::-1]).tolist():
-        chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
-        cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
-        read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
-        writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
-        made = Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
-        yield tuple(float(column[rank]) for column in keys), made
+    least, probable = (product.rank(key, memory) for memory in (product.least, product.likely))
+    keys = [np.broadcast_to(column, product.shape)[room] for column in probable.columns]
+    by_units = np.broadcast_to(probable.by_units, product.shape)[room]
+    order = np.lexsort(keys[::-1])
+
+    def passes() -> Iterator[Pass]:
+        for rank in order.tolist():
+            chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
+            cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
+            read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
+            writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
+            yield Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+
+    return np.broadcast_to(least.columns[0], product.shape)[room][order], passes()
 
 
 def _access(partial: bool) -> Access:  # noqa: FBT001 - a name for two constants
     return Access.RUNS if partial else Access.UNITS
+
+
+class Ranks(NamedTuple):
+    """What every point of the product is ranked by."""
+
+    columns: list[Floats]
+    """The first decides, the others break ties."""
+    by_units: npt.NDArray[np.bool_]
+    """Where whole units are the better way to read."""
 
 
 class _Product:
@@ -361,26 +371,28 @@ class _Product:
     def __init__(self, problem: Problem, points: list[list[Point]]) -> None:
         self.problem, self.points = problem, points
         self.shape = tuple(len(axis) for axis in points)
-        self.least = self._least()
+        self.least, self.likely = self._least(), self._likely()
+        source, target = problem.source, problem.target
+        self._writes = self._side("writes", target.order, target.itemsize, indexed=False)
+        self._units = self._side("units", source.order, source.itemsize, indexed=source.indexed)
+        self._runs = self._side("runs", source.order, source.itemsize, indexed=False) if source.partial_reads else None
 
-    def rank(self, key: Ranking) -> tuple[list[Floats], npt.NDArray[np.bool_]]:
-        """The ranking's columns, and where whole units are the better way to read."""
-        source, target = self.problem.source, self.problem.target
-        writes = self._side("writes", target.order, target.itemsize, indexed=False)
-        units = key(self._prices(self._side("units", source.order, source.itemsize, indexed=source.indexed), writes))
-        if not source.partial_reads:
-            return list(units), np.array(True)
-        runs = key(self._prices(self._side("runs", source.order, source.itemsize, indexed=False), writes))
+    def rank(self, key: Ranking, memory: Floats) -> Ranks:
+        """Every point's rank, if it takes so much memory."""
+        units = key(self._prices(self._units, memory))
+        if self._runs is None:
+            return Ranks(list(units), np.array(True))
+        runs = key(self._prices(self._runs, memory))
         better = np.asarray(units[0] < runs[0])
-        return [np.where(better, a, b) for a, b in zip(units, runs, strict=True)], better
+        return Ranks([np.where(better, a, b) for a, b in zip(units, runs, strict=True)], better)
 
-    def _prices(self, reads: Side, writes: Side) -> Prices:
-        source, target = self.problem.source, self.problem.target
+    def _prices(self, reads: Side, memory: Floats) -> Prices:
+        source, target, writes = self.problem.source, self.problem.target, self._writes
         devices = (self.problem.devices[0], self.problem.devices[2])
         seconds = pass_seconds(reads, writes, source, target, devices)
         cached = writes.bytes * (1 - self._times(lambda p: p.whole))
-        seconds = seconds + touching_seconds(self.least, cached, devices[1])
-        return Prices(reads.seeks + writes.seeks, reads.bytes, writes.bytes, seconds, self.least)
+        seconds = seconds + touching_seconds(memory, cached, devices[1])
+        return Prices(reads.seeks + writes.seeks, reads.bytes, writes.bytes, seconds, memory)
 
     def _column(self, axis: int, value: Callable[[Point], float]) -> Floats:
         column = np.array([value(point) for point in self.points[axis]], np.float64)
@@ -414,6 +426,22 @@ class _Product:
         needs = np.maximum(self._times(lambda p: p.touched), reduce(np.minimum, carries)) * self.problem.target.itemsize
         # One part in a billion less, so that rounding discards nothing that fits.
         return (needs if self.problem.held else needs + self._flight()) * (1 - 1e-9)
+
+    def _likely(self) -> Floats:
+        """What is carried across each axis for the blocks of those outside of it, with the best axis outermost."""
+        axes = range(len(self.points))
+        length, touched, carry = (
+            [self._column(axis, lambda p, name=name: getattr(p, name)) for axis in axes]  # type: ignore[misc]
+            for name in ("length", "touched", "carry")
+        )
+        sums = []
+        for outermost in axes:
+            held, outer = np.zeros(()), np.ones(())
+            for axis in (outermost, *(a for a in axes if a != outermost)):
+                held, outer = held * length[axis] + outer * carry[axis], outer * touched[axis]
+            sums.append(held + outer)
+        needs = reduce(np.minimum, sums) * self.problem.target.itemsize
+        return needs if self.problem.held else needs + self._flight()
 
     def _flight(self) -> Floats:
         source, target = self.problem.source, self.problem.target

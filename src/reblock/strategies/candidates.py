@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import ceil, gcd, isqrt, lcm, prod
 
@@ -24,6 +24,7 @@ from reblock.cost.estimate import estimate
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
+from reblock.geometry.axis import Ints
 from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, needed_bytes, one_pass
 from reblock.units import format_size
@@ -87,7 +88,14 @@ def common_blocks(one: Axis, two: Axis) -> Axis:
         return Axis.regular(one.length, lcm(one.step, two.step))
     if one.count + two.count > MANY_CUTS:
         return Axis.single(one.length)
-    return Axis.of(np.diff(np.intersect1d(one.cuts(), two.cuts()), append=one.length).tolist())
+    return Axis.of(np.diff(_shared(one.cuts(), two.cuts()), append=one.length).tolist())
+
+
+def _shared(one: Ints, two: Ints) -> Ints:
+    """Numbers that both sorted lists have."""
+    places = np.minimum(np.searchsorted(two, one), two.size - 1)
+    shared: Ints = one[two[places] == one]
+    return shared
 
 
 def pieces(axis: Axis, limit: int) -> Iterable[Axis]:
@@ -211,11 +219,17 @@ def candidate(problem: Problem, choices: Sequence[Choice], order: Sequence[int])
     return Pass(
         Grid(tuple(one.read for one in choices)),
         Grid(tuple(one.write for one in choices)),
-        Grid.whole(problem.shape),
+        _everything(problem.shape),
         tuple(order),
         Access.RUNS if problem.source.partial_reads else Access.UNITS,
         Access.UNITS if all(one.whole for one in choices) else Access.RUNS,
     )
+
+
+@lru_cache(maxsize=8)
+def _everything(shape: tuple[int, ...]) -> Grid:
+    """One box; many candidates are made for the same one."""
+    return Grid.whole(shape)
 
 
 def count_seeks(problem: Problem, made: Pass) -> Rank:
