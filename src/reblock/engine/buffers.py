@@ -9,14 +9,15 @@ from threading import Condition
 
 import numpy as np
 
-from reblock.engine.disk import round_up
+from reblock.engine.disk import DIRECT_BYTES, round_up
 from reblock.engine.native import address
 from reblock.errors import Refused
 from reblock.geometry.axis import Ints
 from reblock.model import Flat
 
-#: Smaller buffers come from the allocator; larger ones are mapped, so that giving them back really frees them.
-_MAPPED_BYTES = 1 << 16
+#: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
+#: giving them back really frees them.
+_MAPPED_BYTES = DIRECT_BYTES
 #: From this size on huge pages are asked for: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.
