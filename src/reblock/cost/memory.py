@@ -281,13 +281,14 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
     Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
-    are read: those that two steps complete, but neither very few nor very many, and not more than it must hold anyway;
-    never more than the budget, nor than the whole array. Memory that is touched for the first time costs time too.
+    are read: those that two steps complete, or one for each unit in flight, but neither very few nor very many; never
+    more than the budget, nor than the whole array. Memory that is touched for the first time costs time too.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = flight_bytes(sweep, source, target, depth)
-    behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
+    box = prod(sweep.writes.largest) * target.itemsize
+    behind = min(max(behind_bytes(sweep, target), depth * box, LEAST_BEHIND), MOST_BEHIND)
     return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
 
 
