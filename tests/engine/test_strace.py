@@ -57,7 +57,7 @@ def count(lines: list[str], folder: Path, header: int) -> dict[str, Counter]:
         else:
             side = "read" if call.startswith("pread") else "write"
             number = text.partition("<")[0]
-            flags = "(?:, 0)?" if call.endswith("2") else ""
+            flags = "(?:, [^,]+)" if call.endswith("2") else ""
             start, length = int(re.search(rf", (\d+){flags}$", text)[1]), int(match[3])
             begin, stop = max(start, header), start + length
             found[side]["runs"] += ends.get(number) != start

@@ -131,7 +131,7 @@ def keep_freed_memory() -> None:
 
 
 class Staging:
-    """Scratch buffers of one thread, one per slot, grown when needed."""
+    """Scratch buffers of one thread, one per slot, grown when needed; aligned for direct transfers."""
 
     def __init__(self) -> None:
         self._slots: dict[str, Flat] = {}
@@ -140,5 +140,5 @@ class Staging:
         flat = self._slots.get(slot)
         if flat is None or flat.size < size:
             self._slots.pop(slot, None)
-            flat = self._slots[slot] = allocate(max(size, 1))
+            flat = self._slots[slot] = allocate(max(size, _MAPPED_BYTES))
         return flat

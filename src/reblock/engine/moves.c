@@ -22,6 +22,9 @@
 #ifndef O_DIRECT
 #define O_DIRECT 0
 #endif
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
 #define MOST_AXES 32
 #define PAGE 4096
 #define FUTURE 60 /* a file dated later than so many seconds from now was not written just now: its date is wrong */
@@ -270,11 +273,26 @@ static int fail(Result *result, int problem, int error, int64_t offset, int64_t 
     return -1;
 }
 
+/* Like pread; what is read `once` does not stay in the page cache, where the system knows how to do that. */
+static ssize_t read_some(int fd, char *to, int64_t length, int64_t offset, int once) {
+#ifdef __linux__
+    static volatile int unknown; /* Linux 6.14 and later, some file systems */
+    if (once && !unknown) {
+        struct iovec part = {to, (size_t)length};
+        ssize_t count = preadv2(fd, &part, 1, (off_t)offset, RWF_DONTCACHE);
+        if (count >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return count;
+        unknown = 1;
+    }
+#endif
+    (void)once;
+    return pread(fd, to, (size_t)length, (off_t)offset);
+}
+
 /* Read until there is no more; returns how many bytes there were, or -1. */
-static int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int direct) {
+static int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int direct, int once) {
     int64_t done = 0;
     while (done < length) {
-        ssize_t count = pread(fd, to + done, (size_t)(length - done), (off_t)(offset + done));
+        ssize_t count = read_some(fd, to + done, length - done, offset + done, once);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return -1;
         done += count;
@@ -351,7 +369,7 @@ static const char *load(const Pass *pass, const Row *row, const Runs *runs, int 
     int64_t offset = row->base + runs->first;
     if (direct && runs->count == 1) {
         int64_t before = offset % PAGE, span = (before + runs->length + PAGE - 1) / PAGE * PAGE;
-        int64_t got = read_all(fd, staging, span, offset - before, 1);
+        int64_t got = read_all(fd, staging, span, offset - before, 1, 0);
         if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
         if (got - before < runs->length) return fail(result, SHORT, 0, offset, runs->length, got - before), NULL;
         return staging + before;
@@ -359,7 +377,7 @@ static const char *load(const Pass *pass, const Row *row, const Runs *runs, int 
     int64_t index[MOST_AXES] = {0};
     char *to = staging;
     for (int64_t number = 0; number < runs->count; number++, to += runs->length) {
-        int64_t got = read_all(fd, to, runs->length, offset, 0);
+        int64_t got = read_all(fd, to, runs->length, offset, 0, (int)row->whole);
         if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
         if (got < runs->length) return fail(result, SHORT, 0, offset, runs->length, got), NULL;
         for (int k = runs->outer - 1; k >= 0; k--) {

@@ -260,7 +260,7 @@ def read_units(visit: Visit, disk: Disk, staging: Staging, times: Times | None =
             store.read_box(box, out)
             yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes))
         return
-    with _Files(disk) as files:
+    with _Files(disk, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
 
         def read_index(extent: Extent) -> bytes:
             return _fetch(visit, files, extent, staging, "index").tobytes()
@@ -309,8 +309,7 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: 
     limit = most_stored_bytes(visit.view.layout.unit_bytes)
     if slot == "stored" and length > limit:
         raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes")
-    flat = staging(slot, length)[:length]
-    got = handle.read(memoryview(flat), offset)  # type: ignore[arg-type]  # numpy arrays are buffers
+    flat, got = handle.read_run(staging(slot, length + 2 * PAGE_BYTES), offset, length)
     if got < length:
         raise visit.corrupt(extent.path, offset, length, f"only {got} bytes are there")
     return flat
@@ -319,13 +318,13 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: 
 class _Files:
     """Files of one visit, each opened once."""
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, disk: Disk, *, direct: bool) -> None:
+        self._disk, self._direct = disk, direct
         self._handles: dict[str, Handle] = {}
 
     def open(self, path: str) -> Handle:
         if path not in self._handles:
-            self._handles[path] = self._disk.reader(path)
+            self._handles[path] = self._disk.reader(path, direct=self._direct)
         return self._handles[path]
 
     def __enter__(self) -> Self:

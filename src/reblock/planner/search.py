@@ -7,11 +7,12 @@ complete (W = O) or cut (W = R ∪ O), and a task length — and the search walk
     axis 0   (R, kept, T) (R, kept, T) ...  ┐
     axis 1   (R, kept, T) ...               ├─ product, priced as arrays ─ sorted by the objective
     axis 2   ...                            ┘                                      │
-                       first whose exact peak fits, over all axis orders  ◄────────┘
+                      first few whose exact peak fits, over all axis orders  ◄─────┘
 
 Only memory is no product. Two bounds on it are: the boxes that one read block touches, and the carry across the
-outermost axis; they discard most of what cannot fit before the exact recursion looks at it. Where an axis has more
-points than the product can bear, those that another point beats in every respect go first and the rest are
+outermost axis; they discard most of what cannot fit before the exact recursion looks at it. Time depends on memory a
+little, so candidates are sorted by an estimate of it, and the best of the first few that fit is taken. Where an axis
+has more points than the product can bear, those that another point beats in every respect go first and the rest are
 thinned; the answer is then marked `bounded`.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import permutations
 from math import factorial, prod
 from typing import Any, NamedTuple
@@ -29,7 +30,6 @@ import numpy.typing as npt
 
 from reblock.cost.estimate import estimate, pass_seconds, touching_seconds
 from reblock.cost.memory import (
-    axis_carry,
     buffer_bytes,
     decoding_bytes,
     encoding_bytes,
@@ -38,9 +38,9 @@ from reblock.cost.memory import (
     piece_bytes,
 )
 from reblock.errors import Refused
-from reblock.geometry import Axis, Grid, Overlap, overlap
+from reblock.geometry import Grid
 from reblock.model import Access, Pass, Plan, Problem
-from reblock.strategies.candidates import common_blocks, joined, tame
+from reblock.planner.points import Point, points_of, thin
 from reblock.strategies.family import fit
 from reblock.units import format_size
 
@@ -53,49 +53,6 @@ MANY_MORE = 12
 Floats = npt.NDArray[np.float64]
 #: Sorts costs, or arrays of costs: the first entry decides, the others break ties.
 Ranking = Callable[[Any], tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Point:
-    """One axis of a pass, and all that its cost takes from it."""
-
-    read: Axis
-    """R on this axis."""
-    write: Axis
-    """W on this axis."""
-    tasks: Axis
-    """T on this axis."""
-    runs: Overlap
-    """Reads by byte runs against the source."""
-    units: Overlap
-    """Reads by whole units against the source."""
-    writes: Overlap
-    """Writes against the target."""
-    whole: bool
-    """Whether target objects are written whole."""
-    touched: int
-    """Length that the write blocks of one read block take."""
-    carry: int
-    """Length that is carried from one read block to the next."""
-    length: int
-    """Length of a task."""
-    visit: int
-    """Length of the part of an object that one read block meets."""
-
-    def marks(self) -> tuple[int, ...]:
-        """What a point should have little of, all told."""
-        return (
-            self.runs.pairs,
-            self.runs.cut,
-            self.units.pairs,
-            self.units.length,
-            self.writes.pairs,
-            self.writes.cut,
-            self.touched,
-            self.carry,
-            self.carry and self.length,
-            self.length,
-        )
 
 
 class Found(NamedTuple):
@@ -125,14 +82,14 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Pla
 
 def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple[Found | None, bool]:
     """The same with or without read lengths below one block."""
-    points = [_points(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
+    points = [points_of(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
     orders = _orders(problem.target.ndim)
     if prod(map(len, points)) <= MANY_POINTS:
         found, exact = _best_that_fits(problem, points, key, orders, frugal=frugal)
         if found is not None or exact:
             return found, exact and len(orders) == factorial(problem.target.ndim)
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
-    thin = [_thin(p, limit) for p in points]
+    thin = [thin(p, limit) for p in points]
     return _best_that_fits(problem, thin, key, orders, frugal=frugal)[0], False
 
 
@@ -181,122 +138,6 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> Pa
         if needs <= problem.memory_bytes:
             return sweep
     return None
-
-
-# ---------------------------------------------------------------- points of one axis
-class Sides(NamedTuple):
-    """One axis of the problem."""
-
-    objects: Axis
-    """Of the source."""
-    units: Axis
-    """Of the source."""
-    target: Axis
-    """Objects of the target."""
-
-
-class Rules(NamedTuple):
-    """What points of an axis may do."""
-
-    cut: bool
-    """Try read lengths below one block."""
-    partial_reads: bool
-    """The source can be read by byte runs."""
-    partial_writes: bool
-    """The target can be written by byte runs."""
-    held: bool
-    """Count memory as elements held."""
-
-
-def _points(problem: Problem, axis: int, *, cut: bool) -> list[Point]:
-    source, target = problem.source, problem.target
-    sides = Sides(source.objects.axes[axis], source.units.axes[axis], target.objects.axes[axis])
-    rules = Rules(cut and source.partial_reads, source.partial_reads, target.partial_writes, problem.held)
-    return _axis_points(sides, rules)
-
-
-@lru_cache(maxsize=256)
-def _axis_points(sides: Sides, rules: Rules) -> list[Point]:
-    """Every point of one axis that is worth a try."""
-    inner, objects, out = sides.units.clipped(), sides.objects.clipped(), sides.target.clipped()
-    found: dict[tuple[Axis, Axis, Axis], Point] = {}
-    for read in dict.fromkeys(_reads(inner, objects, out, cut=rules.cut)):
-        if not all(tame(read, other) for other in (inner, objects, out)):
-            continue
-        for write in dict.fromkeys([out, read.refine(out)] if rules.partial_writes else [out]):
-            for tasks in _tasks(read, objects, out):
-                shown = (read.refine(tasks), write.refine(tasks), tasks)
-                if shown in found or not (rules.partial_writes or shown[1].count == out.count):
-                    continue
-                try:
-                    found[shown] = _point(sides, rules, read, write, tasks)
-                except Refused:
-                    continue
-    return list(found.values())
-
-
-def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis]:
-    """Read lengths worth a try: runs of source blocks, of target blocks, and parts of them."""
-    length = out.length
-    yield Axis.single(length)
-    for blocks in dict.fromkeys((objects, out, inner)):
-        for factor in _factors(blocks.count):
-            yield joined(blocks, factor)
-        step = blocks.step
-        if cut and step and step > 1:
-            for part in (2, 3, 4, 8, 16, 64, 256, 1024, step):
-                if part <= step:
-                    yield Axis.regular(length, -(-step // part))
-    yield common_blocks(objects, out)
-
-
-def _factors(count: int) -> list[int]:
-    """How many blocks to join: every number while they are few, then ever coarser steps, and even shares."""
-    small = range(1, min(count, 16 if count <= 100 else 6) + 1)
-    powers = [1 << k for k in range(3, count.bit_length())]
-    shares = [-(-count // k) for k in range(2, 7)]
-    return sorted({*small, *powers, *shares} - {count}) if count > 1 else [1]
-
-
-def _tasks(read: Axis, objects: Axis, out: Axis) -> Iterator[Axis]:
-    """Task lengths worth a try: the whole axis, one read block, and wherever nothing is carried across."""
-    yield from dict.fromkeys(
-        [Axis.single(out.length), read.clipped(), common_blocks(read, out), common_blocks(objects, out)]
-    )
-
-
-def _point(sides: Sides, rules: Rules, read: Axis, write: Axis, tasks: Axis) -> Point:
-    reads, writes = read.refine(tasks), write.refine(tasks)
-    whole = writes.count == sides.target.count
-    trail = sides.target.trail if whole else 0
-    touched, carry = axis_carry(reads, writes, tasks, trail, allocated=not rules.held)
-    return Point(
-        read,
-        write,
-        tasks,
-        overlap(reads, sides.objects, None if rules.partial_reads else sides.units),
-        overlap(reads, sides.objects, sides.units),
-        overlap(writes, sides.target, None if rules.partial_writes else sides.target),
-        whole,
-        touched,
-        carry,
-        tasks.largest,
-        min(reads.largest, sides.objects.largest),
-    )
-
-
-def _thin(points: list[Point], limit: int) -> list[Point]:
-    """Points that no other beats in every mark; of those as many as there is room for, evenly by memory."""
-    marks = np.array([point.marks() for point in points])
-    order = np.lexsort(marks.T[::-1])
-    front: list[int] = []
-    for index in order.tolist():
-        if not any((marks[other] <= marks[index]).all() for other in front):
-            front.append(index)
-    if len(front) > limit:
-        front.sort(key=lambda i: (points[i].touched + points[i].carry, points[i].runs.pairs))
-        front = [front[i] for i in sorted(set(np.linspace(0, len(front) - 1, max(limit, 1)).astype(int).tolist()))]
-    return [points[i] for i in front]
 
 
 # ---------------------------------------------------------------- the product
