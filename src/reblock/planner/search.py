@@ -89,8 +89,8 @@ def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple
         if found is not None or exact:
             return found, exact and len(orders) == factorial(problem.target.ndim)
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
-    thin = [thin(p, limit) for p in points]
-    return _best_that_fits(problem, thin, key, orders, frugal=frugal)[0], False
+    fewer = [thin(p, limit) for p in points]
+    return _best_that_fits(problem, fewer, key, orders, frugal=frugal)[0], False
 
 
 def _best_that_fits(
