@@ -49,6 +49,8 @@ SMALL_PIECE_BYTES = 1 << 12
 
 #: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
 LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
+#: A peak up to which there is a box for every unit in flight.
+LITTLE_PEAK = 192 << 20
 
 Points = tuple[tuple[int, int], ...]
 
@@ -281,14 +283,17 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
     Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
-    are read: those that two steps complete, or one for each unit in flight, but neither very few nor very many; never
-    more than the budget, nor than the whole array. Memory that is touched for the first time costs time too.
+    are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for each
+    unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first time costs
+    time too.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = flight_bytes(sweep, source, target, depth)
-    box = prod(sweep.writes.largest) * target.itemsize
-    behind = min(max(behind_bytes(sweep, target), depth * box, LEAST_BEHIND), MOST_BEHIND)
+    behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
+    boxes = depth * prod(sweep.writes.largest) * target.itemsize
+    if buffers + flight + boxes <= LITTLE_PEAK:
+        behind = max(behind, boxes)
     return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
 
 
