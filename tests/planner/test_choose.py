@@ -1,0 +1,49 @@
+"""What the choice between strategies minds, beyond what random problems show."""
+
+from dataclasses import replace
+
+import pytest
+
+from reblock.cost import PRESETS
+from reblock.geometry import Grid
+from reblock.model import Access, Layout, Problem
+from reblock.planner import choose
+from reblock.strategies import strategies
+
+SHAPE = (840, 840, 840)
+
+
+def problem(memory_bytes: int = 1 << 30, fresh: float = 2e9) -> Problem:
+    """Cubes of 84 into cubes of 120, which are written whole."""
+    target = replace(Layout.raw("<f4", Grid.of(SHAPE, (120, 120, 120))), partial_writes=False)
+    device = replace(PRESETS["nvme"], fresh_bytes_per_second=fresh)
+    return Problem(Layout.raw("<f4", Grid.of(SHAPE, (84, 84, 84))), target, memory_bytes, device)
+
+
+def test_memory_that_costs_time_is_not_taken() -> None:
+    free, dear = choose(problem(fresh=1e15)), choose(problem(fresh=1e8))
+    assert dear.cost.peak_bytes < free.cost.peak_bytes
+    assert dear.cost.seeks > free.cost.seeks == free.problem.lower_bound_seeks
+
+
+def test_parts_of_objects_go_through_the_page_cache() -> None:
+    raw = replace(problem(), target=Layout.raw("<f4", Grid.of(SHAPE, (120, 120, 120))), memory_bytes=64 << 20)
+    cheap, dear = (choose(replace(raw, device=replace(raw.device, fresh_bytes_per_second=f))) for f in (1e15, 1e6))
+    assert Access.RUNS in {made.write_access for made in cheap.plan.passes}
+    assert {made.write_access for made in dear.plan.passes} == {Access.UNITS}
+
+
+def test_a_strategy_that_cannot_win_is_asked_only_for_show() -> None:
+    decision = choose(problem())
+    assert decision.unasked == ("multipass",)
+    by_name = {other.strategy: other for other in decision.alternatives}
+    assert set(by_name) == {"search", *strategies()}
+    shown = by_name["multipass"]
+    assert shown.cost
+    assert shown.cost.seconds >= strategies()["multipass"].least_seconds(decision.problem) > decision.cost.seconds
+    assert "× the seconds of" in str(shown.rejected)
+
+
+@pytest.mark.parametrize("objective", ["seeks", "bytes", "memory"])
+def test_everybody_is_asked_for_another_objective(objective: str) -> None:
+    assert not choose(problem(), objective=objective).unasked
