@@ -291,10 +291,14 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = flight_bytes(sweep, source, target, depth)
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
-    boxes = depth * prod(sweep.writes.largest) * target.itemsize
-    if buffers + flight + boxes <= LITTLE_PEAK:
-        behind = max(behind, boxes)
-    return max(min(buffers + behind, everything, memory_bytes - flight), buffers) + flight
+    box = prod(sweep.writes.largest) * target.itemsize
+    if buffers + flight + depth * box <= LITTLE_PEAK:
+        behind = max(behind, depth * box)
+    behind, room = min(behind, everything - buffers), memory_bytes - flight - buffers
+    if room < behind:
+        # Only whole boxes can use it.
+        behind = max(room - room % max(box, 1), 0)
+    return buffers + behind + flight
 
 
 def behind_bytes(sweep: Pass, target: Layout) -> int:
