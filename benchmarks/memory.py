@@ -2,9 +2,10 @@
 
     python benchmarks/memory.py --dir /data [--problems 300] [--seed 0]
 
-Budgets go from the smallest feasible one upwards, if a run takes seconds and not hours with it. Three bars: what the process takes above its start is at most the
-budget and 16 MiB; what is allocated is at most what was predicted; where 256 MiB or more were predicted, that is at
-most 1.15 times what was allocated. Exit 1 if one of them does not hold for every problem.
+Budgets go from the smallest feasible one upwards, if a run takes seconds and not hours with it. Three bars: what the
+process takes above its start is at most the budget and 16 MiB; what is allocated is at most what was predicted; where
+256 MiB or more were predicted, that is at most 1.15 times what was allocated. Exit 1 if one of them does not hold for
+every problem.
 """
 
 from __future__ import annotations

@@ -283,9 +283,9 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """What the engine allocates for a pass with that many units in flight, inside a budget.
 
     Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
-    are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for each
-    unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first time costs
-    time too.
+    are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for
+    each unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first
+    time costs time too.
     """
     buffers = buffer_bytes(sweep, target)
     everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
