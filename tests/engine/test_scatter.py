@@ -12,7 +12,7 @@ from reblock.engine import native
 from reblock.engine.buffers import Memory
 from reblock.engine.reading import Loaded
 from reblock.engine.scatter import Scatter
-from reblock.engine.writing import Buffer
+from reblock.engine.writing import Boxes, Buffer
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout
 
@@ -34,22 +34,22 @@ def moves(layout: Layout, fill: object = 0) -> native.Moves:
     )
 
 
-def copied(scatter: Scatter, loaded: Loaded, layout: Layout, writes: Grid, *, whole: bool) -> list[tuple]:
+def copied(boxes: Boxes, compiled: native.Moves | None, loaded: Loaded, fill: object = 0) -> list[tuple]:
     """What every box holds, lacks and adds up to after a scatter, and which are complete."""
+    layout, writes, whole = boxes.layout, boxes.writes, boxes.access is Access.UNITS
+    scatter = Scatter(boxes, fill, compiled, digest=True)
     window = scatter.window(Box.whole(layout.shape), {})
     for position, number in enumerate(window.numbers):
-        index, box, stored = window[position]
-        assert box == writes.box(index)
-        assert stored == (layout.objects.stored(index) if whole else box)
+        index = writes.index(number)
         assert number == writes.number(index)
-        memory = Memory(stored.size * layout.itemsize)
+        assert window.elements[position] == writes.box(index).size
+        assert window.sizes[position] == layout.itemsize * (layout.objects.stored if whole else writes.box)(index).size
+        memory = Memory(window.sizes[position])
         memory.flat[:] = 0
-        buffer = Buffer(number, box, stored, index, memory, layout)
-        buffer.begin()
-        window.put(position, buffer)
+        window.put(position, Buffer(boxes, number, window.elements[position], memory))
     complete = {buffer.number for buffer in scatter(loaded, window)}
     return [
-        (buffer.number, buffer.memory.flat.tobytes(), buffer.memory.record[1:].tolist(), buffer.number in complete)
+        (buffer.number, buffer.memory.flat.tobytes(), buffer.memory.record[1:], buffer.number in complete)
         for buffer in window.buffers
         if buffer is not None
     ]
@@ -73,10 +73,8 @@ def test_both_ways_copy_the_same(seed: int) -> None:
     loaded = Loaded(Box.whole(shape), wanted, array)
     access = Access.UNITS if whole else Access.RUNS
     writes = grid.clipped()
-    results = [
-        copied(Scatter(writes, layout, access, 0, compiled, digest=True), loaded, layout, writes, whole=whole)
-        for compiled in (moves(layout), None)
-    ]
+    boxes = Boxes(writes, access, layout)
+    results = [copied(boxes, compiled, loaded) for compiled in (moves(layout), None)]
     assert results[0] == results[1]
     missing = sum(record[0] for _, _, record, _ in results[0])
     assert missing == int(np.prod(shape)) - wanted.size
@@ -86,8 +84,7 @@ def test_other_types_are_converted_by_numpy() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw(">i4", grid)
     loaded = Loaded(Box((0,), (6,)), Box((1,), (6,)), np.arange(6, dtype="<i4"))
-    scatter = Scatter(grid, layout, Access.RUNS, 0, moves(layout), digest=True)
-    first, second = copied(scatter, loaded, layout, grid, whole=False)
+    first, second = copied(Boxes(grid, Access.RUNS, layout), moves(layout), loaded)
     assert np.frombuffer(second[1], ">i4").tolist() == [4, 5]
     assert (first[2][0], first[3]) == (1, False)
     assert (second[2][0], second[3]) == (0, True)
@@ -97,6 +94,5 @@ def test_what_is_not_stored_is_fill() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw("<i4", grid)
     loaded = Loaded(Box((0,), (6,)), Box((2,), (6,)), None)
-    scatter = Scatter(grid, layout, Access.RUNS, 7, moves(layout), digest=True)
-    found = copied(scatter, loaded, layout, grid, whole=False)
+    found = copied(Boxes(grid, Access.RUNS, layout), moves(layout), loaded, fill=7)
     assert [np.frombuffer(data, "<i4").tolist() for _, data, _, _ in found] == [[0, 0, 7, 7], [7, 7]]

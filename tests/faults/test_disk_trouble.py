@@ -52,10 +52,10 @@ def check(rig: Rig, folder: Path, task: Task, failed: Outcome, number: int) -> N
     assert {entry.name for entry in folder.iterdir()} - {f".{name}.reblock"} == {"x.npy", name}, (failed, again)
 
 
-def moments(calls: int, *, every: int) -> Iterator[int]:
-    """Which call fails: the first and last ones each, between them every so many."""
-    ends = 20
-    yield from (n for n in range(1, calls + 1) if n <= ends or n > calls - ends or n % every == 0)
+def moments(calls: int) -> Iterator[int]:
+    """Which call fails: each of them, but of thousands those at the ends, and between them every ninth."""
+    few, ends = 500, 20
+    yield from (n for n in range(1, calls + 1) if calls <= few or n <= ends or n > calls - ends or n % 9 == 0)
 
 
 def sweep(rig: Rig, here: Path, task: Task, kind: str, errors: Sequence[int], chosen: Sequence[float] | None) -> None:
@@ -65,7 +65,7 @@ def sweep(rig: Rig, here: Path, task: Task, kind: str, errors: Sequence[int], ch
     assert calls
     seen = 0
     for number in errors:
-        ways = moments(calls, every=9) if chosen is None else (int(1 + part * (calls - 1)) for part in chosen)
+        ways = moments(calls) if chosen is None else (int(1 + part * (calls - 1)) for part in chosen)
         for when in ways:
             with copy(here, 1 + when) as folder:
                 failed = rig.run(folder, task.words, kinds=(kind,), when=when, action=number)

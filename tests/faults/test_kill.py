@@ -38,7 +38,7 @@ def resume(rig: Rig, folder: Path, task: Task, killed: Outcome) -> Outcome:
 
 
 def most_again(folder: Path, task: Task, once: Outcome) -> int:
-    """Bytes that may be read from the source again: what waits, is held and in flight, and 2 %.
+    """Bytes that may be read from the source or written again: what waits, is held and in flight, and 2 %.
 
     Passes that take turns keep nothing of a task between them, so the task they were at is done again.
     """
@@ -54,7 +54,9 @@ def kill_and_resume(rig: Rig, folder: Path, task: Task, kinds: tuple[str, ...], 
     assert killed.code == (-9 if killed.fired else 0), killed
     if killed.fired:
         again = resume(rig, folder, task, killed)
-        assert killed.read + again.read <= once.read + most_again(folder, task, once)
+        more = most_again(folder, task, once)
+        assert killed.read + again.read <= once.read + more
+        assert killed.written + again.written <= once.written + more
     return killed.fired
 
 

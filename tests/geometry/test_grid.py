@@ -37,6 +37,7 @@ def test_boxes(grid: Grid) -> None:
         assert grid.box(index) == Box(tuple(a for a, _ in span), tuple(b for _, b in span))
         assert grid.stored(index) == Box(tuple(a for a, _ in stored), tuple(b for _, b in stored))
     assert grid.largest == tuple(max(b - a for a, b in oracle.blocks(axis)) for axis in grid.axes)
+    assert [grid.index(number) for number in range(grid.count)] == list(grid.indices())
     assert grid.largest_stored == tuple(max(b - a for a, b in oracle.stored(axis)) for axis in grid.axes)
     assert grid.overhangs == any(axis.lead or axis.trail for axis in grid.axes)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Sequence
 from functools import cache
 from threading import Condition
 
 import numpy as np
 
 from reblock.engine.disk import DIRECT_BYTES, round_up
-from reblock.engine.native import address
 from reblock.errors import Refused
-from reblock.geometry.axis import Ints
 from reblock.model import Flat
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
@@ -22,6 +21,9 @@ _MAPPED_BYTES = DIRECT_BYTES
 _HUGE_BYTES = 2 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
+
+
+_Record = ctypes.c_uint64 * 4
 
 
 class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
@@ -36,13 +38,12 @@ class Memory:
     def __init__(self, size: int) -> None:
         self.flat: Flat = allocate(size)
         """The bytes."""
-        self.record: Ints = np.zeros(4, np.int64)
+        self.record = _Record()
         """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
-        self.at = address(self.record)
+        self.at = ctypes.addressof(self.record)
         """Where the record is."""
-        self.start = address(self.flat)
+        self.start = self.record[0] = ctypes.addressof(ctypes.c_char.from_buffer(self.flat.data)) if size else 0
         """Where the bytes are."""
-        self.record[0] = self.start
 
 
 class Buffers:
@@ -61,24 +62,33 @@ class Buffers:
         self._changed = Condition()
         self._stopped = False
 
-    def take(self, size: int, *, wait: bool = True) -> Memory | None:
-        """A buffer of that many bytes, as soon as the budget has room; or None at once, if there is none."""
+    def take(self, sizes: Sequence[int], *, wait: bool = False) -> list[Memory]:
+        """Buffers of the first of these sizes, as many as there is room for now; or `wait` until there is for one."""
+        taken: list[Memory] = []
+        with self._changed:
+            for size in sizes:
+                if self._used + size > self.limit:
+                    if taken or not wait:
+                        break
+                    self._wait_for(size)
+                self._used += size
+                taken.append(self._unspare(size) if size in self._spare else self._make(size))
+            if self._stopped:
+                raise Stopped
+        return taken
+
+    def _wait_for(self, size: int) -> None:
         if size > self.limit:
             raise Refused(
                 f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them"
             )
-        with self._changed:
-            if not wait and self._used + size > self.limit:
-                return None
-            self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
-            if self._stopped:
-                raise Stopped
-            self._used += size
-            if size in self._spare:
-                return self._unspare(size)
-            while self._spare and self._used + self._spare_bytes > self.limit:
-                self._unspare(next(iter(self._spare)))
-            self.peak = max(self.peak, self._used + self._spare_bytes)
+        self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
+
+    def _make(self, size: int) -> Memory:
+        """A buffer that counts already; spare ones of other sizes make room for it."""
+        while self._spare and self._used + self._spare_bytes > self.limit:
+            self._unspare(next(iter(self._spare)))
+        self.peak = max(self.peak, self._used + self._spare_bytes)
         return Memory(size)
 
     def _unspare(self, size: int) -> Memory:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,17 +29,17 @@ import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
-from reblock.engine.buffers import Buffers, Memory, Staging, Stopped, keep_freed_memory
+from reblock.engine.buffers import Buffers, Staging, Stopped, keep_freed_memory
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
 from reblock.engine.view import View
-from reblock.engine.writing import Buffer, Writer, fill_scalar, is_verbatim
+from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Index, Ledger, Pass, Store, Traffic, Way
+from reblock.model import Index, Ledger, Pass, Store, Sums, Traffic, Way
 
 #: Called with the logical bytes that have just been written.
 Progress = Callable[[int], None]
@@ -120,8 +121,9 @@ class _Pipeline:
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
         self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
-        self._writer = Writer(store, sweep.write_access, self._disk, moves)
-        self._scatter = Scatter(sweep.writes, store.layout, sweep.write_access, fill, moves, digest=watch.digest)
+        boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
+        self._writer = Writer(store, boxes, self._disk, moves)
+        self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth = depth
         self._queue = Semaphore(_QUEUED * depth)
         self._verbatim = is_verbatim(sweep, view, store)
@@ -177,31 +179,27 @@ class _Pipeline:
         if self._watch.cancelled():
             raise KeyboardInterrupt
 
-    def _claim(self, window: Window, position: int, *, wait: bool = True) -> bool:
-        """Take memory for a write box that needs some; False if there is none now and nobody is to wait for it."""
-        number = window.numbers[position]
-        if window.buffers[position] is not None or number in self._finished:
-            return True
-        index, box, stored = window[position]
-        size = stored.size * self._writer.store.layout.itemsize
-        memory = self._buffers.take(size, wait=False)
-        if memory is None:
-            if not wait:
-                return False
-            memory = self._wait_for_memory(size)
-        if self._sweep.write_access is Access.RUNS:
-            index, _ = self._writer.stored(box)
-        buffer = self._open[number] = self._writer.buffer(number, box, stored, index, memory)
-        window.put(position, buffer)
-        return True
+    def _claim(self, window: Window, positions: Sequence[int], *, wait: bool = False) -> int:
+        """Take memory for the write boxes that need some, as far as there is any; says for how many that is settled.
 
-    def _wait_for_memory(self, size: int) -> Memory:
-        began = perf_counter()
-        memory = self._buffers.take(size)
-        self.measured.times.wait += perf_counter() - began
-        if memory is None:
-            raise Stopped
-        return memory
+        With `wait` it is settled for the first one at least.
+        """
+        needed = [
+            (place, position)
+            for place, position in enumerate(positions)
+            if window.buffers[position] is None and window.numbers[position] not in self._finished
+        ]
+        sizes = [window.sizes[position] for _, position in needed]
+        memories = self._buffers.take(sizes)
+        if wait and needed and needed[0][0] == 0 and not memories:
+            began = perf_counter()
+            memories = self._buffers.take(sizes, wait=True)
+            self.measured.times.wait += perf_counter() - began
+        for (_, position), memory in zip(needed, memories, strict=False):
+            number = window.numbers[position]
+            buffer = self._open[number] = self._writer.buffer(number, window.elements[position], memory)
+            window.put(position, buffer)
+        return needed[len(memories)][0] if len(memories) < len(needed) else len(positions)
 
     def _start(self, visit: Visit, window: Window) -> None:
         """Dispatch a visit that is made one by one."""
@@ -225,8 +223,9 @@ class _Pipeline:
     def _claim_all(self, window: Window, box: Box) -> bool:
         """Take memory for all write boxes that a box meets; says whether anything of it is wanted."""
         positions = list(window.touching(box)) if box.size else []
-        for position in positions:
-            self._claim(window, position)
+        claimed = 0
+        while claimed < len(positions):
+            claimed += self._claim(window, positions[claimed:], wait=True)
         return any(window.buffers[position] is not None for position in positions)
 
     def _start_rows(self, moves: native.Moves, box: Box, window: Window) -> None:
@@ -238,14 +237,14 @@ class _Pipeline:
             step = max(min(_BATCH_BYTES // max(some.bytes, 1), _BATCH), 1)
             while start < count:
                 stop = min(start + step, count)
-                while claimed < len(touches) and touches[claimed] < some.first + stop:
-                    if not self._claim(window, positions[claimed], wait=False):
-                        # What was claimed can only become free if what goes there is on its way.
-                        first = touches[claimed] - some.first
-                        self._send(moves, some, start, first, window)
-                        start = max(start, first)
-                        self._claim(window, positions[claimed])
-                    claimed += 1
+                touched = bisect_left(touches, some.first + stop, claimed)
+                claimed += self._claim(window, positions[claimed:touched])
+                while claimed < touched:
+                    # What was claimed can only become free if what goes there is on its way.
+                    first = touches[claimed] - some.first
+                    self._send(moves, some, start, first, window)
+                    start = max(start, first)
+                    claimed += self._claim(window, positions[claimed:touched], wait=True)
                 self._send(moves, some, start, stop, window)
                 start = stop
 
@@ -357,7 +356,7 @@ class _Pipeline:
             self._held += elements
             self.measured.held_elements = max(self.measured.held_elements, self._held)
             # Complete boxes are counted with what is behind, not with what is held: they only wait for the disk.
-            self._held -= sum(buffer.box.size for buffer in complete)
+            self._held -= sum(buffer.elements for buffer in complete)
             self.measured.times.add(times)
         if complete:
             step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
@@ -377,7 +376,7 @@ class _Pipeline:
             with self._lock:
                 for buffer in buffers:
                     del self._open[buffer.number]
-                    self.measured.sums += buffer.sums
+                self.measured.sums += Sums.of(buffer.sums for buffer in buffers)
                 self.measured.target += traffic
                 self.measured.write_boxes += len(buffers)
                 self.measured.times.add(times)

@@ -15,7 +15,7 @@ from reblock.engine.disk import Disk
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
-from reblock.engine.writing import Buffer, Writer, fill_scalar
+from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar
 from reblock.model import Index, Pass, Store, Traffic
 
 
@@ -23,7 +23,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
     """Carry out one pass in plan order on one thread."""
     disk = disk or Disk(view.store.roots)
     began = perf_counter()
-    writer = Writer(store, sweep.write_access, disk)
+    boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
+    writer = Writer(store, boxes, disk)
     fill = fill_scalar(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     measured = Measured()
@@ -41,10 +42,9 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
                         measured.missing_chunks += 1
                     for place in sweep.writes.touching(loaded.wanted):
                         if place not in opened:
-                            inside = sweep.writes.box(place)
-                            owner, stored = writer.stored(inside)
-                            memory = Memory(stored.size * store.layout.itemsize)
-                            opened[place] = writer.buffer(0, inside, stored, owner, memory)
+                            number = sweep.writes.number(place)
+                            memory = Memory(boxes.stored(number).size * store.layout.itemsize)
+                            opened[place] = writer.buffer(number, boxes.box(number).size, memory)
                         opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
             held += box.size
             measured.held_elements = max(measured.held_elements, held)
@@ -55,7 +55,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
                 measured.target += writer.write([buffer], Times())[0]
                 measured.sums += buffer.sums
                 measured.write_boxes += 1
-                held -= buffer.box.size
+                held -= buffer.elements
         measured.tasks += 1
     measured.seconds = perf_counter() - began
     return measured

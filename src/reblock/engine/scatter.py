@@ -16,27 +16,27 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.reading import Loaded
-from reblock.engine.writing import Buffer
-from reblock.geometry import Box, Grid
+from reblock.engine.writing import Boxes, Buffer
+from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Index, Layout
+from reblock.model import Access, Index
 
 
 class _Place(NamedTuple):
     """Where the write boxes of a window are."""
 
-    firsts: Index
-    """Index of the first one."""
     shape: Index
     """Per axis how many."""
     cuts: tuple[list[int], ...]
     """Per axis their bounds."""
-    stored: tuple[list[tuple[int, int]], ...]
-    """Per axis the bounds of what their buffers cover."""
     arrays: tuple[Ints, Ints, Ints]
     """Counts, cuts and buffer lengths as the compiled loop wants them."""
     numbers: list[int]
     """Their numbers in the write grid, in C order."""
+    elements: list[int]
+    """How many each of them has."""
+    sizes: list[int]
+    """How many bytes each of their buffers takes."""
 
 
 class Window:
@@ -47,25 +47,11 @@ class Window:
         self.numbers = place.numbers
         self.cuts = place.cuts
         self.shape = place.shape
+        self.elements = place.elements
+        self.sizes = place.sizes
         self.buffers: list[Buffer | None] = [None] * len(place.numbers)
         self._table = np.zeros(max(len(place.numbers), 1), np.uint64)
         self.native = native.Window(*map(native.address, (*place.arrays, self._table)))
-
-    def __getitem__(self, position: int) -> tuple[Index, Box, Box]:
-        """The index of a box in the write grid, its elements, and what its buffer covers."""
-        place, steps = self._place, []
-        for count in reversed(place.shape):
-            position, step = divmod(position, count)
-            steps.append(step)
-        steps.reverse()
-        index = tuple(map(int.__add__, place.firsts, steps))
-        box = Box(
-            tuple(cuts[step] for cuts, step in zip(place.cuts, steps, strict=True)),
-            tuple(cuts[step + 1] for cuts, step in zip(place.cuts, steps, strict=True)),
-        )
-        bounds = [stored[step] for stored, step in zip(place.stored, steps, strict=True)]
-        stored = Box(tuple(start for start, _ in bounds), tuple(stop for _, stop in bounds))
-        return index, box, stored
 
     def put(self, position: int, buffer: Buffer) -> None:
         """From now on elements go there."""
@@ -89,12 +75,9 @@ class Window:
 class Scatter:
     """Knows the write boxes of one pass."""
 
-    def __init__(
-        self, writes: Grid, target: Layout, access: Access, fill: object, moves: native.Moves | None, *, digest: bool
-    ) -> None:
-        self._writes = writes
-        self._stored = target.objects if access is Access.UNITS else None
-        self._target = target
+    def __init__(self, boxes: Boxes, fill: object, moves: native.Moves | None, *, digest: bool) -> None:
+        self._writes, self._target = boxes.writes, boxes.layout
+        self._stored = boxes.layout.objects if boxes.access is Access.UNITS else boxes.writes
         self._fill = fill
         self._moves = moves
         self._digest = digest
@@ -133,23 +116,22 @@ class Scatter:
         return complete
 
     def _make_place(self, ranges: tuple[tuple[int, int], ...]) -> _Place:
-        cuts, bounds = [], []
-        for number, (axis, (first, last)) in enumerate(zip(self._writes.axes, ranges, strict=True)):
-            cuts.append([axis.start(index) for index in range(first, last + 1)])
-            stored = axis if self._stored is None else self._stored.axes[number]
-            bounds.append([stored.stored(index) for index in range(first, last)])
-        shape = tuple(last - first for first, last in ranges)
-        lengths = [stop - start for one in bounds for start, stop in one]
+        cuts, lengths = [], []
         numbers: Ints = np.zeros((), np.int64)
-        for (first, last), count in zip(ranges, self._writes.counts, strict=True):
-            numbers = np.add.outer(numbers * count, np.arange(first, last))
+        elements: Ints = np.ones((), np.int64)
+        sizes: Ints = np.full((), self._target.itemsize, np.int64)
+        for axis, stored, (first, last) in zip(self._writes.axes, self._stored.axes, ranges, strict=True):
+            cuts.append([axis.start(index) for index in range(first, last + 1)])
+            lengths.append([stop - start for start, stop in map(stored.stored, range(first, last))])
+            numbers = np.add.outer(numbers * axis.count, np.arange(first, last))
+            elements = np.multiply.outer(elements, np.diff(cuts[-1]))
+            sizes = np.multiply.outer(sizes, lengths[-1])
+        shape = tuple(last - first for first, last in ranges)
         return _Place(
-            tuple(first for first, _ in ranges),
             shape,
             tuple(cuts),
-            tuple(bounds),
-            (_ints(shape), _ints([cut for one in cuts for cut in one]), _ints(lengths)),
-            numbers.ravel().tolist(),
+            (_ints(shape), _ints([cut for one in cuts for cut in one]), _ints([n for one in lengths for n in one])),
+            *(many.ravel().tolist() for many in (numbers, elements, sizes)),
         )
 
 

@@ -21,33 +21,71 @@ from reblock.engine.reading import Loaded
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
-from reblock.geometry import Box
+from reblock.geometry import Box, Grid
 from reblock.geometry.runs import runs
 from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
 
 
-@dataclass
+@dataclass(frozen=True)
+class Boxes:
+    """The write boxes of one pass."""
+
+    writes: Grid
+    """How the pass cuts the array."""
+    access: Access
+    """Whether they are whole objects, or parts of them."""
+    layout: Layout
+    """The target's."""
+
+    def box(self, number: int) -> Box:
+        """The elements that belong to one."""
+        return self.writes.box(self.writes.index(number))
+
+    def stored(self, number: int) -> Box:
+        """What its memory covers: the box, or the whole object with what sticks out."""
+        index = self.writes.index(number)
+        return self.layout.objects.stored(index) if self.access is Access.UNITS else self.writes.box(index)
+
+    def owner(self, number: int) -> Index:
+        """The object that it belongs to."""
+        index = self.writes.index(number)
+        if self.access is Access.UNITS:
+            return index
+        start = self.writes.box(index).start
+        return tuple(axis.index(x) for axis, x in zip(self.layout.objects.axes, start, strict=True))
+
+
 class Buffer:
     """One write box on its way to completion."""
 
-    number: int
-    """Its number in the write grid."""
-    box: Box
-    """The elements that belong to it."""
-    stored: Box
-    """What its memory covers: the box, or the whole object with what sticks out."""
-    index: Index
-    """The object that it belongs to."""
-    memory: Memory
-    """Its bytes, in disk order, and the record of what has arrived."""
-    layout: Layout
-    """The target's."""
-    kept: int | None = None
-    """Bytes of the object as it is to be stored, once those have taken the place of the elements."""
+    def __init__(self, boxes: Boxes, number: int, elements: int, memory: Memory) -> None:
+        self.number = number
+        """Its number in the write grid."""
+        self.elements = elements
+        """How many belong to it."""
+        self.memory = memory
+        """Its bytes, in disk order, and the record of what has arrived: nothing yet."""
+        self.kept: int | None = None
+        """Bytes of the object as it is to be stored, once those have taken the place of the elements."""
+        self._boxes = boxes
+        record = memory.record
+        record[1], record[2], record[3] = elements, 0, 0
 
-    def begin(self) -> None:
-        """Nothing has arrived yet."""
-        self.memory.record[1:] = self.box.size, 0, 0
+    # Most boxes of a run with many are never asked for these.
+    @cached_property
+    def box(self) -> Box:
+        """The elements that belong to it."""
+        return self._boxes.box(self.number)
+
+    @cached_property
+    def stored(self) -> Box:
+        """What its memory covers."""
+        return self._boxes.stored(self.number)
+
+    @property
+    def owner(self) -> Index:
+        """The object that it belongs to."""
+        return self._boxes.owner(self.number)
 
     def keep(self, stored: Flat) -> None:
         """What is to be stored takes the place of the elements, if it is no more than they are."""
@@ -58,13 +96,13 @@ class Buffer:
     @cached_property
     def array(self) -> Array:
         """The memory as an array in the target's axes."""
-        return shaped(self.memory.flat, self.stored, self.layout)
+        return shaped(self.memory.flat, self.stored, self._boxes.layout)
 
     @property
     def sums(self) -> Sums:
         """Digest sums of what has arrived."""
-        first, second = self.memory.record.view(np.uint64)[2:].tolist()
-        return Sums(first, second)
+        record = self.memory.record
+        return Sums(record[2], record[3])
 
     def take(self, loaded: Loaded, fill: object, shape: Index | None) -> tuple[int, Sums]:
         """Copy what belongs here out of loaded elements: how many they were, and their sums if the shape is given."""
@@ -82,7 +120,7 @@ class Buffer:
         """Note what was copied; says whether that was the last."""
         record = self.memory.record
         record[1] -= count
-        record.view(np.uint64)[2:] = self.sums + added
+        record[2], record[3] = self.sums + added
         return count > 0 and not record[1]
 
 
@@ -92,32 +130,25 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        access: Access,
+        boxes: Boxes,
         disk: Disk,
         moves: native.Moves | None = None,
         serial: AbstractContextManager[object] | None = None,
     ) -> None:
         self.store = store
-        self.access = access
+        self._boxes = boxes
         self._disk = disk
         layout = store.layout
         self._raw = not (layout.encoded or layout.indexed)
-        self._moves = moves if access is Access.UNITS and store.writes is Way.EXTENT else None
+        self._moves = moves if boxes.access is Access.UNITS and store.writes is Way.EXTENT else None
         self._serial = serial or Lock()
         self._made: set[Index] = set()
         self._making = Lock()
 
-    def stored(self, box: Box) -> tuple[Index, Box]:
-        """The object that a write box belongs to, and what the box's buffer covers."""
-        objects = self.store.layout.objects
-        index = tuple(axis.index(x) for axis, x in zip(objects.axes, box.start, strict=True))
-        return index, objects.stored(index) if self.access is Access.UNITS else box
-
-    def buffer(self, number: int, box: Box, stored: Box, index: Index, memory: Memory) -> Buffer:
-        """A write box in its memory, with nothing in it yet."""
-        buffer = Buffer(number, box, stored, index, memory, self.store.layout)
-        buffer.begin()
-        if stored != box:
+    def buffer(self, number: int, elements: int, memory: Memory) -> Buffer:
+        """A write box in its memory, with nothing in it yet but what sticks out of the array."""
+        buffer = Buffer(self._boxes, number, elements, memory)
+        if elements * self.store.layout.itemsize != memory.flat.size:
             fill = self.store.schema.fill_value
             buffer.array[...] = 0 if fill is None else fill
         return buffer
@@ -135,30 +166,28 @@ class Writer:
         return traffic, finished
 
     def _finished(self, buffer: Buffer, path: str) -> Finished:
-        return Finished(buffer.number, path, buffer.box.size * self.store.layout.itemsize, buffer.sums)
+        return Finished(buffer.number, path, buffer.elements * self.store.layout.itemsize, buffer.sums)
 
     def _write_compiled(
         self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
-        paths, finished, kept = native.Paths(), [], []
-        rows = np.empty((len(buffers), 9), np.int64)
-        for row, buffer in zip(rows, buffers, strict=True):
-            place = self.store.place(buffer.index)
-            before = self.store.preamble(buffer.index)
+        paths, finished, rows = native.Paths(), [], []
+        kept: list[object] = []
+        for buffer in buffers:
+            owner = buffer.owner
+            place, before = self.store.place(owner), self.store.preamble(owner)
             data = self._bytes(buffer, times)
-            kept += [before, data]
-            own = data.base is buffer.memory.flat.base
-            direct = own and data.size >= DIRECT_BYTES and _aligned(place, data.size)
-            row[:] = (
-                buffer.memory.start if own else native.address(data),
-                native.address(np.frombuffer(before, np.uint8)) if before else 0,
-                *(paths.add(place.path), place.offset, data.size, len(before)),
-                *(direct, place.length is None, place.whole or 0),
-            )
+            size, own = data.size, data.base is buffer.memory.flat.base
+            direct = own and size >= DIRECT_BYTES and _aligned(place, size)
+            # Bytes that are nobody's else have to live until they are written.
+            kept += () if own and not before else (before, data)
+            start = buffer.memory.start if own else native.address(data)
+            head = native.address(np.frombuffer(before, np.uint8)) if before else 0
+            exact, whole = place.length is None, place.whole or 0
+            rows.append((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
             finished.append(self._finished(buffer, place.path))
-        result = native.Result()
-        names, made = paths.joined(), -1
-        while not moves.write(rows, names, result):
+        table, names, result, made = np.array(rows, np.int64), paths.joined(), native.Result(), -1
+        while not moves.write(table, names, result):
             path = finished[result.row].path
             if result.error != errno.ENOENT or made == result.row:
                 wrong = OSError(result.error, os.strerror(result.error))
@@ -192,7 +221,7 @@ class Writer:
                 self.store.write_box(buffer.box, buffer.array[buffer.box.within(buffer.stored).slices])
             times.write += perf_counter() - began
             return self._whole(buffer, size), ""
-        if self.access is Access.RUNS:
+        if self._boxes.access is Access.RUNS:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done
@@ -206,10 +235,10 @@ class Writer:
         """Write an object's bytes; says to which file."""
         if self.store.writes is Way.UNIT:
             with self._serial:
-                self.store.write_unit(buffer.index, data.data)
+                self.store.write_unit(buffer.owner, data.data)
             return ""
-        place = self.store.place(buffer.index)
-        before = self.store.preamble(buffer.index)
+        place = self.store.place(buffer.owner)
+        before = self.store.preamble(buffer.owner)
         with self._disk.writer(place.path) as handle:
             handle.write([before, data.data], place.offset - len(before))
             if place.length is None:
@@ -218,7 +247,7 @@ class Writer:
 
     def _whole(self, buffer: Buffer, size: int) -> Traffic:
         """What a box costs that is written at once: a visit, and its runs where it is a part."""
-        stored = self.store.layout.objects.stored(buffer.index)
+        stored = self.store.layout.objects.stored(buffer.owner)
         if buffer.stored == stored:
             return Traffic(1, 1, 1, size)
         offsets, _ = runs(stored, buffer.stored, self.store.layout.order)
@@ -226,14 +255,14 @@ class Writer:
 
     def _write_runs(self, buffer: Buffer, size: int) -> tuple[Traffic, str]:
         layout = self.store.layout
-        stored = layout.objects.stored(buffer.index)
-        place = self.store.place(buffer.index)
-        before = self.store.preamble(buffer.index)
+        stored = layout.objects.stored(buffer.owner)
+        place = self.store.place(buffer.owner)
+        before = self.store.preamble(buffer.owner)
         offsets, length = runs(stored, buffer.box, layout.order)
         step = length * layout.itemsize
         data = buffer.memory.flat.data
         with self._disk.writer(place.path) as handle:
-            if place.offset == len(before) and self._first(buffer.index):
+            if place.offset == len(before) and self._first(buffer.owner):
                 handle.write([before], 0)
                 handle.resize(place.offset + stored.size * layout.itemsize)
             for number, offset in enumerate((offsets * layout.itemsize).tolist()):

@@ -86,6 +86,14 @@ class Grid:
             number = number * count + i
         return number
 
+    def index(self, number: int) -> tuple[int, ...]:
+        """The index of a box by its number."""
+        found = []
+        for count in reversed(self.counts):
+            number, i = divmod(number, count)
+            found.append(i)
+        return tuple(found[::-1])
+
     def touching(self, box: Box, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
         """Indices of the boxes that meet a box; `order` lists the axes from the slowest to the fastest."""
         ranges = [axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -84,7 +85,7 @@ class Layout:
         """Decoded bytes of the largest unit, overhang included."""
         return prod(self.units.largest_stored) * self.itemsize
 
-    @property
+    @cached_property
     def object_bytes(self) -> int:
         """Decoded bytes of the largest object, overhang included."""
         return prod(self.objects.largest_stored) * self.itemsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -14,10 +14,19 @@ class Sums(NamedTuple):
     second: int = 0
     """Second sum, modulo 2⁶⁴."""
 
+    @classmethod
+    def of(cls, parts: Iterable[Sums]) -> Sums:
+        """Those of a whole."""
+        first = second = 0
+        for a, b in parts:
+            first += a
+            second += b
+        return cls(first % 2**64, second % 2**64)
+
     def __add__(self, other: object) -> Sums:
         if not isinstance(other, Sums):
             return NotImplemented
-        return Sums((self.first + other.first) % 2**64, (self.second + other.second) % 2**64)
+        return Sums.of((self, other))
 
 
 class Finished(NamedTuple):

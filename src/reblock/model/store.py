@@ -15,9 +15,8 @@ engine transposes, swaps bytes and pads, so that adapters never look at an array
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +34,7 @@ Flat = npt.NDArray[np.uint8]
 Index = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Where a unit's bytes lie."""
 
     path: str

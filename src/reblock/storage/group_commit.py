@@ -14,11 +14,10 @@ saved may be lost although a second sync would say otherwise, so every later cal
 
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import Condition, Lock, Thread
 from time import monotonic
 from types import TracebackType
@@ -116,7 +115,7 @@ class GroupCommit:
             self._waiting.setdefault(sweep, []).extend(boxes)
             self._boxes += len(boxes)
             self._bytes += sum(box.bytes for box in boxes)
-            self._totals[sweep] = sum((box.sums for box in boxes), self._totals.get(sweep, Sums()))
+            self._totals[sweep] = Sums.of([self._totals.get(sweep, Sums()), *(box.sums for box in boxes)])
             # The thread sleeps until a first box comes, and then until it is old enough.
             if self._boxes == len(boxes) or self._bytes >= self._enough:
                 self._state.notify_all()
@@ -185,7 +184,9 @@ class GroupCommit:
             sweep,
             np.array([box.number for box in boxes], np.uint64),
             sum(box.bytes for box in boxes),
-            np.array([box.sums for box in boxes], np.uint64) if self.digest else None,
+            np.fromiter(chain.from_iterable(box.sums for box in boxes), np.uint64).reshape(-1, 2)
+            if self.digest
+            else None,
             stamps([box.path for box in boxes]) if side.alone else None,
         )
         with self._writing:
@@ -210,14 +211,18 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
 
 
 def stamps(paths: Sequence[str]) -> Integers:
-    """What each file looks like from outside; 0 = it is not there."""
-    return np.array([_stamp(path) for path in paths], np.uint64)
+    """What each file looks like from outside, scrambled into one number; 0 = it is not there."""
+    seen = np.array([_seen(path) for path in paths], np.uint64).reshape(-1, 4)
+    found = np.zeros(len(seen), np.uint64)
+    for column in seen.T:
+        found = (found ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(32)
+    return np.where(seen.any(1), found | np.uint64(1), np.uint64(0))
 
 
-def _stamp(path: str) -> int:
+def _seen(path: str) -> tuple[int, int, int, int]:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return 0
-    seen = struct.pack("<QQQQ", found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return int.from_bytes(hashlib.blake2b(seen, digest_size=8).digest(), "little")
+        return 0, 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -96,7 +96,7 @@ class ZarrStore(ByExtent):
         path = self._path(index)
         shard = self.meta.shard
         if shard is None:
-            return [Extent(path) for _ in units]
+            return [Extent(path)] * len(units)
         if not self.layout.indexed:
             return [self.place(index)]
         where = Extent(path, 0 if shard.at_start else -shard.index_bytes, shard.index_bytes)
@@ -116,8 +116,8 @@ class ZarrStore(ByExtent):
     def place(self, index: Index) -> Extent:
         if self._shards is not None:
             return self._shards.place(index)
-        raw = not self.layout.indexed and not self.layout.encoded
-        return Extent(self._path(index), 0, self.layout.object_bytes if raw else None)
+        layout = self.meta.layout
+        return Extent(self._path(index), 0, None if layout.codec or layout.indexed else layout.object_bytes)
 
     def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - all objects start with their data
         return b""

@@ -80,8 +80,10 @@ class Meta:
 
     def key(self, index: tuple[int, ...]) -> str:
         """Name of an object below the array's folder: numbers and separators only."""
-        parts = [self.prefix] if self.prefix else []
-        return self.separator.join([*parts, *map(str, index)]) or "0"
+        key = self.separator.join(map(str, index))
+        if self.prefix:
+            return f"{self.prefix}{self.separator}{key}" if key else self.prefix
+        return key or "0"
 
 
 def _layout(schema: Schema) -> Layout:
