@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Sequence
 from time import time_ns
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from reblock.engine.native import NEVER
 from reblock.errors import ChangedError, DiskError
@@ -26,10 +27,16 @@ DIRECT_BYTES = 64 << 10
 #: A file dated later than this from now was not written just now.
 _FUTURE_NS = 60 * 10**9
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
+#: Linux's flag for reads that leave nothing in the page cache: 6.14 and later, some file systems.
+_DONTCACHE = 0x80 if sys.platform == "linux" else 0
+#: How a system says that it does not know a flag.
+_UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class Handle:
     """One visit to one object: an open file."""
+
+    _forgets: ClassVar[int] = _DONTCACHE
 
     def __init__(self, path: str, descriptor: int, *, direct: bool = False) -> None:
         self.path = path
@@ -46,12 +53,12 @@ class Handle:
             self.close()
             raise changed(self.path)
 
-    def read(self, view: memoryview, offset: int) -> int:
-        """Fill a view from a byte offset; returns how many bytes there were."""
+    def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
+        """Fill a view from a byte offset; returns how many bytes there were. What is read `once` is not cached."""
         done = 0
         try:
             while done < len(view):
-                count = os.preadv(self._descriptor, [view[done:]], offset + done)
+                count = self._read_some(view[done:], offset + done, once=once and not self.direct)
                 done += count
                 if not count or (self.direct and count % PAGE_BYTES):  # the end of the file
                     break
@@ -59,10 +66,20 @@ class Handle:
             raise DiskError.wrap(error, doing="reading", path=self.path) from error
         return done
 
-    def read_run(self, staging: Flat, offset: int, size: int) -> tuple[Flat, int]:
+    def _read_some(self, view: memoryview, offset: int, *, once: bool) -> int:
+        if once and Handle._forgets:
+            try:
+                return os.preadv(self._descriptor, [view], offset, Handle._forgets)
+            except OSError as error:
+                if error.errno not in _UNKNOWN:
+                    raise
+                Handle._forgets = 0
+        return os.preadv(self._descriptor, [view], offset)
+
+    def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
         """A run of bytes somewhere in a staging buffer that has two pages to spare, and how many there were."""
         if not self.direct:
-            return staging[:size], self.read(memoryview(staging[:size]), offset)  # type: ignore[arg-type]
+            return staging[:size], self.read(memoryview(staging[:size]), offset, once=once)  # type: ignore[arg-type]
         before = offset % PAGE_BYTES
         whole = round_up(before + size)
         got = self.read(memoryview(staging[:whole]), offset - before)  # type: ignore[arg-type]

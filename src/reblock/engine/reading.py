@@ -309,7 +309,8 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: 
     limit = most_stored_bytes(visit.view.layout.unit_bytes)
     if slot == "stored" and length > limit:
         raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes")
-    flat, got = handle.read_run(staging(slot, length + 2 * PAGE_BYTES), offset, length)
+    alone = extent.length is None and not extent.offset
+    flat, got = handle.read_run(staging(slot, length + 2 * PAGE_BYTES), offset, length, once=alone)
     if got < length:
         raise visit.corrupt(extent.path, offset, length, f"only {got} bytes are there")
     return flat

@@ -65,8 +65,8 @@ class _RecordingHandle(Handle):
         super().__init__(handle.path, handle.detach())
         self._visit = visit
 
-    def read(self, view: memoryview, offset: int) -> int:
-        count = super().read(view, offset)
+    def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
+        count = super().read(view, offset, once=once)
         self._visit.ranges.append((offset, offset + count))
         return count
 

@@ -26,7 +26,7 @@ from typing import Self
 import numpy as np
 
 from reblock.model import Finished, Pass, Store, Sums, Way
-from reblock.storage.durable import make_durable
+from reblock.storage.durable import make_durable, uncache
 from reblock.storage.journal import Group, Integers, Journal
 from reblock.storage.numbers import Numbers
 
@@ -176,6 +176,8 @@ class GroupCommit:
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
         make_durable({box.path for box in boxes if box.path}, side.root)
+        if side.alone:
+            uncache([box.path for box in boxes])
         if not all(box.path for box in boxes):
             side.store.checkpoint()
         self._unchanged()
