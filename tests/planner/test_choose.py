@@ -3,12 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
 
 from reblock.cost import PRESETS
+from reblock.cost.estimate import ideal_seconds
+from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem
 from reblock.planner import choose
 from reblock.strategies import strategies
+from reblock.testing.problems import problems
 
 SHAPE = (840, 840, 840)
 
@@ -47,3 +51,24 @@ def test_a_strategy_that_cannot_win_is_asked_only_for_show() -> None:
 @pytest.mark.parametrize("objective", ["seeks", "bytes", "memory"])
 def test_everybody_is_asked_for_another_objective(objective: str) -> None:
     assert not choose(problem(), objective=objective).unasked
+
+
+def test_nobody_else_is_asked_where_nothing_can_be_faster() -> None:
+    shape = (512, 512, 512)
+    target = replace(Layout.raw("<u2", Grid.of(shape, (64, 16, 128))), partial_writes=False)
+    easy = Problem(Layout.raw("<u2", Grid.of(shape, (32, 32, 32))), target, 128 << 20, PRESETS["nvme"])
+    decision = choose(easy)
+    assert decision.cost.seconds == pytest.approx(ideal_seconds(easy))
+    assert set(decision.unasked) == set(strategies())
+    assert len(decision.alternatives) == 1 + len(strategies())
+
+
+@given(problems())
+def test_no_plan_is_faster_than_the_ideal(asked: Problem) -> None:
+    try:
+        decision = choose(asked, objective="seeks")
+    except (InfeasibleError, Refused):
+        return
+    for other in decision.alternatives:
+        if other.cost is not None:
+            assert other.cost.seconds >= ideal_seconds(asked) * (1 - 1e-9), other.strategy

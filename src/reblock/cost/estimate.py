@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, Protocol
 
@@ -134,6 +134,18 @@ def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, 
     working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
     working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
     return np.maximum(moved, working)
+
+
+def ideal_seconds(problem: Problem) -> float:
+    """What no plan can be faster than: one pass that touches every object once, in little memory."""
+    first, _, last = problem.devices
+    sides = _least_traffic(problem.source), _least_traffic(problem.target, writing=True)
+    return float(pass_seconds(*sides, problem.source, problem.target, (first, last)))
+
+
+def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:
+    ways = [traffic(layout.objects.clipped(), layout, access, writing=writing) for access in Access]
+    return Traffic(*(min(getattr(way, field.name) for way in ways) for field in fields(Traffic)))
 
 
 def touching_seconds(held: Any, cached: Any, device: Device) -> Any:

@@ -26,6 +26,8 @@ AUTO = "auto"
 SEARCH = "search"
 #: A plan is made again in smaller steps where it could take less than this part of the best one's time.
 _WORTH = 0.98
+#: Times that differ by less are the same, added up in another order.
+_AS_GOOD = 1 - 1e-9
 #: A budget that no problem reaches.
 UNLIMITED = 2**62
 
@@ -153,14 +155,14 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
 
 
 def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
-    """What strategies propose, and those whose plans would take longer than the best one does already."""
+    """What strategies propose, and those whose plans cannot be faster than the best one is already."""
     known = strategies()
     heard: list[Alternative] = []
     unasked: list[str] = []
     least = {name: known[name].least_seconds(problem) if name in known else 0.0 for name in names}
     for name in sorted(names, key=lambda name: least[name]):
         best = min((a.cost.seconds for a in heard if a.cost), default=inf)
-        if objective == "time" and least[name] > best:
+        if objective == "time" and least[name] >= best * _AS_GOOD:
             unasked.append(name)
         else:
             heard.append(_hear(name, problem, objective))

@@ -29,11 +29,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, permutations
 from math import prod
 
-from reblock.cost.estimate import estimate, moving_seconds
-from reblock.cost.seeks import traffic
+from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
 from reblock.geometry import Grid
-from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.model import Layout, Pass, Plan, Problem
 from reblock.strategies.family import fit, needed_bytes
 from reblock.strategies.meetings import meeting, most_blocks
 from reblock.strategies.templates import (
@@ -203,18 +202,9 @@ def _best_leg(leg: Problem, *, again: bool) -> tuple[list[Pass], list[Layout]]:
 
 
 def _least_seconds(problem: Problem, between: Sequence[Layout]) -> float:
-    """What passes through these arrays would take if each touched every object once, and nothing else cost time."""
-    seconds = 0.0
-    for one, two in pairwise([problem.source, *between, problem.target]):
-        leg = _leg(problem, one, two)
-        target_device = leg.target_device or leg.device
-        reads = traffic(one.objects.clipped(), one, Access.UNITS if one.encoded else Access.RUNS)
-        writes = traffic(two.objects.clipped(), two, Access.RUNS, writing=True)
-        reading = moving_seconds(reads, leg.device, leg.device.read_bytes_per_second)
-        writing = moving_seconds(writes, target_device, target_device.write_bytes_per_second)
-        writing += two.objects.count * target_device.create_seconds / target_device.depth
-        seconds += reading + writing if leg.device == target_device else max(reading, writing)
-    return seconds
+    """What passes through these arrays take at the least."""
+    layouts = [problem.source, *between, problem.target]
+    return sum(ideal_seconds(_leg(problem, one, two)) for one, two in pairwise(layouts))
 
 
 def _leg(problem: Problem, source: Layout, target: Layout) -> Problem:
