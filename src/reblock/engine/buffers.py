@@ -21,8 +21,7 @@ _MAPPED_BYTES = DIRECT_BYTES
 _HUGE_BYTES = 2 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
-
-
+#: What is known of a write box, as the compiled loop has it.
 _Record = ctypes.c_uint64 * 4
 
 
