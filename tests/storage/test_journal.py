@@ -160,7 +160,7 @@ def write(side: Side, number: int) -> Finished:
 
 
 def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) -> None:
-    with GroupCommit(journal, memory_bytes=1 << 30) as ledger:
+    with GroupCommit(journal, most_bytes=1 << 30) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 3)])
         deadline = time.monotonic() + 10
@@ -172,7 +172,7 @@ def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) ->
 
 def test_half_a_budget_is_committed_at_once(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "AGE_SECONDS", 3600)
-    with GroupCommit(journal, memory_bytes=40) as ledger:
+    with GroupCommit(journal, most_bytes=40) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 0)])
         time.sleep(0.2)
@@ -194,7 +194,7 @@ def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: 
         real(*arguments)
 
     monkeypatch.setattr(group_commit, "make_durable", hold)
-    with GroupCommit(journal, memory_bytes=20) as ledger:
+    with GroupCommit(journal, most_bytes=20) as ledger:
         ledger.watch(0, side)
         recorded = []
 
@@ -217,7 +217,7 @@ def test_a_failed_sync_is_final(journal: Journal, side: Side) -> None:
     seen = []
 
     def work() -> None:
-        with GroupCommit(journal, memory_bytes=80) as ledger:
+        with GroupCommit(journal, most_bytes=80) as ledger:
             ledger.watch(0, side)
             ledger.record(0, [write(side, 0)])
             ledger.flush()
@@ -243,7 +243,7 @@ def test_a_changed_source_stops_the_journal(journal: Journal, side: Side) -> Non
         raise FormatError("changed")
 
     def work() -> None:
-        with GroupCommit(journal, memory_bytes=4, unchanged=changed) as ledger:
+        with GroupCommit(journal, most_bytes=4, unchanged=changed) as ledger:
             ledger.watch(0, side)
             ledger.record(0, [write(side, 0)])
 
@@ -254,7 +254,7 @@ def test_a_changed_source_stops_the_journal(journal: Journal, side: Side) -> Non
 
 def test_stamps_are_of_boxes_that_are_files(tmp_path: Path, journal: Journal, side: Side) -> None:
     assert side.alone
-    with GroupCommit(journal, memory_bytes=80, digest=False) as ledger:
+    with GroupCommit(journal, most_bytes=80, digest=False) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 0), write(side, 1)])
     (found,) = reopened(journal).groups()

@@ -30,6 +30,8 @@ from reblock.storage.staging import Staging, remove_tree
 
 #: Told the bytes written so far, and all there are.
 Progress = Callable[[int, int], None]
+#: A hundredth of an array may wait to be made durable, however little memory there is.
+_PARTS = 100
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Attempt:
     cancelled: Callable[[], bool]
     """Whether to stop."""
     budget_bytes: int = 0
-    """Memory that the user granted; so much may wait to be made durable."""
+    """Memory that the user granted; so much may wait to be made durable at the least."""
     scratch_bytes: int = 0
     """Largest size of the intermediate arrays."""
     measured: list[Measured] = field(default_factory=list)
@@ -139,9 +141,10 @@ class Attempt:
 
     # ---------------------------------------------------------------- the work
     def _work(self, journal: Journal) -> None:
+        part = self.format.layout(self.schema).nbytes // _PARTS
         ledger = GroupCommit(
             journal,
-            memory_bytes=max(self.budget_bytes, self.plan.memory_bytes),
+            most_bytes=max(self.budget_bytes, self.plan.memory_bytes, part),
             digest=self.digest,
             unchanged=self._source.check,
         )

@@ -2,11 +2,11 @@
 
 ::
 
-    engine's writers          this thread, after a second or half a budget's bytes
-    ────────────────          ────────────────────────────────────────────────────
+    engine's writers          this thread, after a second or half of the most bytes
+    ────────────────          ─────────────────────────────────────────────────────
     record(boxes)    →        sync the boxes' files and folders, or the store's own checkpoint
-    (waits while a            → is the source still the same?
-    budget waits)             → append one line to the journal, and sync that
+    (waits while the          → is the source still the same?
+    most bytes wait)          → append one line to the journal, and sync that
 
 What a crash can cost is bounded by what waits here and what is in flight. A failed sync is final: what it should have
 saved may be lost although a second sync would say otherwise, so every later call fails with the same error.
@@ -50,12 +50,12 @@ class GroupCommit:
     """The ledger of a run that keeps a journal; a context that ends with the last commit."""
 
     def __init__(
-        self, journal: Journal, *, memory_bytes: int, digest: bool = True, unchanged: Callable[[], None] = lambda: None
+        self, journal: Journal, *, most_bytes: int, digest: bool = True, unchanged: Callable[[], None] = lambda: None
     ) -> None:
-        """`unchanged` is called before each line and raises where the source is not what it was."""
+        """At most `most_bytes` wait. `unchanged` is called before each line and raises where the source has changed."""
         self.digest = digest
         self._journal = journal
-        self._enough, self._most = max(memory_bytes // 2, 1), max(memory_bytes, 1)
+        self._enough, self._most = max(most_bytes // 2, 1), max(most_bytes, 1)
         self._unchanged = unchanged
         self._sides: dict[int, Side] = {}
         self._finished: dict[int, Numbers] = {}
