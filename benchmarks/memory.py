@@ -39,8 +39,8 @@ SUFFIX = {"npy": ".npy", "blocks": "/", "zarr": ".zarr", "hdf5": ".h5"}
 #: Arrays from 1 MiB up, and every third one large enough for a budget of some hundred MiB.
 SMALL, LARGE = (1 << 20, 48 << 20), (600 << 20, 800 << 20)
 MOST_CHUNKS = 1500
-#: Runs that would take longer get more memory.
-LONG_SECONDS = 10
+#: Runs that would take longer, or more steps, get more memory.
+LONG_SECONDS, MANY_STEPS = 10, 5000
 
 
 def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
@@ -84,9 +84,14 @@ def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
         least = error.needs_memory_bytes or 0
     memory = round(least * problem["factor"])
     # With the very least, raw files are moved element by element: hours, and a budget of a few KiB shows the same.
-    while reblock.plan(source, target, memory=memory, **wanted).cost.seconds > LONG_SECONDS:
+    while takes_long(reblock.plan(source, target, memory=memory, **wanted)):
         memory *= 2
     return {"source": source, "target": target, "memory": memory, **wanted}
+
+
+def takes_long(planned: reblock.Job) -> bool:
+    steps = sum(sweep.reads.count for sweep in planned.plan.passes)
+    return planned.cost.seconds > LONG_SECONDS or steps > MANY_STEPS
 
 
 def run(job: dict[str, Any]) -> dict[str, int]:

@@ -111,6 +111,7 @@ class Visits:
         return Files(objects, names, paths.joined(), np.array(columns, np.int64))
 
 
+@lru_cache(maxsize=256)
 def _steps(shape: tuple[int, ...], first: int) -> tuple[Ints, ...]:
     """Per axis the positions of some objects among those that a read box meets."""
     return np.unravel_index(np.arange(first, min(first + _BLOCK, prod(shape))), shape) if shape else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from threading import Lock
 from typing import NamedTuple
 
@@ -124,7 +124,7 @@ class Scatter:
             cuts.append([axis.start(index) for index in range(first, last + 1)])
             lengths.append([stop - start for start, stop in map(stored.stored, range(first, last))])
             numbers = np.add.outer(numbers * axis.count, np.arange(first, last))
-            elements = np.multiply.outer(elements, np.diff(cuts[-1]))
+            elements = np.multiply.outer(elements, [stop - start for start, stop in pairwise(cuts[-1])])
             sizes = np.multiply.outer(sizes, lengths[-1])
         shape = tuple(last - first for first, last in ranges)
         return _Place(
