@@ -357,7 +357,8 @@ class Hdf5Format:
                     file.close()
                 if shadow is not None:
                     shadow.close()
-                os.unlink(path)
+                with suppress(OSError):
+                    os.unlink(path)
                 raise
         store = Hdf5Store(path, name, schema, stored, shadow, file)
         if shadow is None:
