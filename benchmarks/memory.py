@@ -84,7 +84,7 @@ def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
         least = error.needs_memory_bytes or 0
     memory = round(least * problem["factor"])
     # With the very least, raw files are moved element by element: hours, and a budget of a few KiB shows the same.
-    while takes_long(reblock.plan(source, target, memory=memory, **wanted)):
+    while takes_long(reblock.plan(source, target, memory=memory, **wanted)) and memory < values.nbytes:
         memory *= 2
     return {"source": source, "target": target, "memory": memory, **wanted}
 
@@ -134,6 +134,7 @@ def main() -> int:
     parser.add_argument("--dir", required=True, help="folder for arrays of up to 1 GiB")
     parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first problem, to go on with")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
@@ -141,7 +142,7 @@ def main() -> int:
         return 0
     failures = large = 0
     over = 0.0
-    for number in range(options.problems):
+    for number in range(options.first, options.first + options.problems):
         problem = draw(random.Random(f"{options.seed}-{number}"), large=number % 3 == 2)
         folder = tempfile.mkdtemp(prefix="memory-", dir=options.dir)
         try:

@@ -99,16 +99,20 @@ class Visits:
             sizes *= (bounds[:, 1] - bounds[:, 0])[step]
         objects, paths = view.object_indices(found), native.Paths()
         extents, roots = view.store.extents, view.store.roots
-        names, columns = [], []
-        for index, size in zip(objects, (sizes * view.layout.itemsize).tolist(), strict=True):
+        names, starts, offsets, to_ends = [], [], [], []
+        for index in objects:
             (extent,) = extents(index, (index,), no_index)
             # An object that is not stored has no name, and a file without a name does not exist either.
             name = "" if extent is None else extent.path
             name = name if roots is None or not name or roots.allows(name) else roots.resolve(name)
             names.append(name)
-            offset, to_end = (0, False) if extent is None else (extent.offset, extent.length is None)
-            columns.append((-1, paths.add(name), offset, size, to_end, True))
-        return Files(objects, names, paths.joined(), np.array(columns, np.int64))
+            starts.append(paths.add(name))
+            offsets.append(0 if extent is None else extent.offset)
+            to_ends.append(extent is not None and extent.length is None)
+        columns = np.empty((len(objects), native.HEAD), np.int64)
+        columns[:, 0], columns[:, 1], columns[:, 2] = -1, starts, offsets
+        columns[:, 3], columns[:, 4], columns[:, 5] = sizes * view.layout.itemsize, to_ends, True
+        return Files(objects, names, paths.joined(), columns)
 
 
 @lru_cache(maxsize=256)

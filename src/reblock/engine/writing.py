@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ class Boxes:
             return index
         start = self.writes.box(index).start
         return tuple(axis.index(x) for axis, x in zip(self.layout.objects.axes, start, strict=True))
+
+    def indices(self, numbers: Sequence[int]) -> list[Index]:
+        """Their indices in the write grid."""
+        if not self.writes.ndim:
+            return [()] * len(numbers)
+        return list(zip(*(axis.tolist() for axis in np.unravel_index(numbers, self.writes.counts)), strict=True))
 
 
 class Buffer:
@@ -171,10 +178,9 @@ class Writer:
     def _write_compiled(
         self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
-        paths, finished, rows = native.Paths(), [], []
+        paths, finished, rows = native.Paths(), [], array("q")
         kept: list[object] = []
-        for buffer in buffers:
-            owner = buffer.owner
+        for buffer, owner in zip(buffers, self._boxes.indices([buffer.number for buffer in buffers]), strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
             data = self._bytes(buffer, times)
             size, own = data.size, data.base is buffer.memory.flat.base
@@ -184,9 +190,14 @@ class Writer:
             start = buffer.memory.start if own else native.address(data)
             head = native.address(np.frombuffer(before, np.uint8)) if before else 0
             exact, whole = place.length is None, place.whole or 0
-            rows.append((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
+            rows.extend((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
             finished.append(self._finished(buffer, place.path))
-        table, names, result, made = np.array(rows, np.int64), paths.joined(), native.Result(), -1
+        table, names, result, made = (
+            np.frombuffer(rows, np.int64).reshape(len(buffers), -1),
+            paths.joined(),
+            native.Result(),
+            -1,
+        )
         while not moves.write(table, names, result):
             path = finished[result.row].path
             if result.error != errno.ENOENT or made == result.row:

@@ -11,8 +11,7 @@ import errno
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -61,16 +60,18 @@ def sync_file_system(path: str) -> bool:
             os.close(descriptor)
 
 
-def uncache(files: Iterable[str]) -> None:
-    """Let the page cache forget durable files that nobody goes on writing: room for what others need."""
-    for path in files if hasattr(os, "posix_fadvise") else ():
-        # It is an advice.
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+def settle(path: str) -> os.stat_result:
+    """Look at a durable file that nobody goes on writing, and let the page cache forget it, if it will."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return os.stat(path)
+    try:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def rename_new(old: str, new: str) -> None:

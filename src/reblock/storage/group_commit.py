@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from threading import Condition, Lock, Thread
 from time import monotonic
 from types import TracebackType
@@ -26,7 +27,7 @@ from typing import Self
 import numpy as np
 
 from reblock.model import Finished, Pass, Store, Sums, Way
-from reblock.storage.durable import make_durable, uncache
+from reblock.storage.durable import make_durable, settle
 from reblock.storage.journal import Group, Integers, Journal
 from reblock.storage.numbers import Numbers
 
@@ -176,12 +177,10 @@ class GroupCommit:
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
         make_durable({box.path for box in boxes if box.path}, side.root)
-        if side.alone:
-            uncache([box.path for box in boxes])
         if not all(box.path for box in boxes):
             side.store.checkpoint()
         self._unchanged()
-        boxes = sorted(boxes)
+        boxes = sorted(boxes, key=attrgetter("number"))
         group = Group(
             sweep,
             np.array([box.number for box in boxes], np.uint64),
@@ -189,7 +188,7 @@ class GroupCommit:
             np.fromiter(chain.from_iterable(box.sums for box in boxes), np.uint64).reshape(-1, 2)
             if self.digest
             else None,
-            stamps([box.path for box in boxes]) if side.alone else None,
+            stamps([box.path for box in boxes], settle) if side.alone else None,
         )
         with self._writing:
             self._journal.append(group.to_json())
@@ -212,9 +211,9 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
     return Side(store, root, alone)
 
 
-def stamps(paths: Sequence[str]) -> Integers:
+def stamps(paths: Sequence[str], look: Callable[[str], os.stat_result] = os.stat) -> Integers:
     """What each file looks like from outside, scrambled into one number; 0 = it is not there."""
-    seen = np.array([_seen(path) for path in paths], np.uint64).reshape(-1, 4)
+    seen = np.array([_seen(path, look) for path in paths], np.uint64).reshape(-1, 4)
     found = np.zeros(len(seen), np.uint64)
     for column in seen.T:
         found = (found ^ column) * np.uint64(0x9E3779B97F4A7C15)
@@ -222,9 +221,9 @@ def stamps(paths: Sequence[str]) -> Integers:
     return np.where(seen.any(1), found | np.uint64(1), np.uint64(0))
 
 
-def _seen(path: str) -> tuple[int, int, int, int]:
+def _seen(path: str, look: Callable[[str], os.stat_result]) -> tuple[int, int, int, int]:
     try:
-        found = os.stat(path)
+        found = look(path)
     except FileNotFoundError:
         return 0, 0, 0, 0
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
