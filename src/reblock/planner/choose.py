@@ -10,7 +10,7 @@ from math import inf, prod
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, steady_seconds, total
-from reblock.cost.memory import encoding_bytes, flight_bytes
+from reblock.cost.memory import decoding_bytes, encoding_bytes, flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
@@ -244,31 +244,31 @@ def least_memory(problem: Problem) -> int:
     """The smallest budget under which there is a plan: with a byte less there is none.
 
     The thriftiest plan of the search is nearly always it. Where some strategy can do with less, the border is sought
-    between that and what writing one target object takes.
+    between that and what no plan can do without.
     """
     high = choose(replace(problem, memory_bytes=UNLIMITED), objective="memory").cost.peak_bytes
     low = max(problem.memory_bytes, _floor(problem) - 1)
     names, middle = list(strategies()), high - 1
     while low < middle:
         tried = replace(problem, memory_bytes=middle)
-        plans = {name: plan for name in names if (plan := _hear(name, tried, "memory").plan) is not None}
-        if plans:
-            names = list(plans)
-            high = min(needed_bytes(plan, tried) for plan in plans.values())
-        else:
+        heard = ((place, _hear(name, tried, "memory").plan) for place, name in enumerate(names))
+        place, plan = next(((place, plan) for place, plan in heard if plan is not None), (0, None))
+        if plan is None:
             low = middle
+        else:
+            # Who needs more than this one has is not asked again for less.
+            names, high = names[place:], needed_bytes(plan, tried)
         middle = (low + high) // 2
     return high
 
 
 def _floor(problem: Problem) -> int:
-    """What no plan can do without: one target object where it is written whole, and its encoded copy."""
-    target = problem.target
-    if target.partial_writes:
-        return 0
+    """What no plan can do without: a source unit to decode; a target object that is written whole, and its copy."""
+    source, target = problem.source, problem.target
     if problem.held:
-        return prod(target.objects.largest) * target.itemsize
-    return target.object_bytes + encoding_bytes(target)
+        return 0 if target.partial_writes else prod(target.objects.largest) * target.itemsize
+    writing = 0 if target.partial_writes else target.object_bytes + encoding_bytes(target)
+    return max(writing, decoding_bytes(source) if source.encoded else 0)
 
 
 def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:

@@ -15,6 +15,8 @@ Shape = tuple[int, ...]
 
 #: Blocks that an axis may list before it is replaced by a plainer one.
 MANY_BLOCKS = 4096
+#: Periods up to which cuts are listed one by one.
+_FEW_PERIODS = 4
 
 
 def meeting(one: Axis, two: Axis) -> Axis:
@@ -31,7 +33,16 @@ def grouped(blocks: Axis, meet: Axis, count: int) -> Axis:
         return blocks.multiple(min(count, blocks.count))
     if count >= most_blocks(blocks, meet):
         return meet
+    if blocks.step and meet.step and not meet.step % blocks.step:
+        return _regular_runs(blocks.length, count * blocks.step, meet.step)
     return _select(blocks, meet, lambda cuts: (blocks.indices(cuts) - blocks.indices(meet.floors(cuts))) % count == 0)
+
+
+def _regular_runs(length: int, run: int, outer: int) -> Axis:
+    """Runs of a length, begun anew at every multiple of a longer one: said, not counted."""
+    repeats, rest = divmod(length, outer)
+    pattern, tail = (((run,) * (span // run) + ((span % run,) if span % run else ())) for span in (outer, rest))
+    return _plain((), pattern, repeats, tail) if repeats >= _FEW_PERIODS else Axis.of(pattern * repeats + tail)
 
 
 def lazy(source: Axis, target: Axis) -> Axis:
@@ -65,7 +76,7 @@ def _select(axis: Axis, other: Axis, keep: Callable[[Ints], npt.NDArray[np.bool_
 
     first, last = max(axis.middle[0], other.middle[0]), min(axis.middle[1], other.middle[1])
     period = lcm(axis.period or 1, other.period or 1)
-    if last - first < 4 * period:
+    if last - first < _FEW_PERIODS * period:
         return Axis.of(_lengths(kept(0, axis.length), axis.length))
     # What is kept may depend on the block before, so the first period is not yet like the others.
     inside = kept(first + period, first + 2 * period)
