@@ -28,7 +28,7 @@ class LaxStore(BlocksStore):
         return True
 
     def extents(self, index: Any, units: Any, read: Any) -> list[Extent | None]:
-        return [replace(self.place(index), length=None) for _ in units]
+        return [self.place(index)._replace(length=None) for _ in units]
 
     def decode(self, data: Any, extent: Extent, out: Any) -> None:
         out[: len(data)] = np.frombuffer(data, np.uint8)
