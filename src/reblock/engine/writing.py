@@ -185,19 +185,15 @@ class Writer:
             data = self._bytes(buffer, times)
             size, own = data.size, data.base is buffer.memory.flat.base
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
-            # Bytes that are nobody's else have to live until they are written.
+            # Bytes that nobody else keeps have to live until they are written.
             kept += () if own and not before else (before, data)
             start = buffer.memory.start if own else native.address(data)
             head = native.address(np.frombuffer(before, np.uint8)) if before else 0
             exact, whole = place.length is None, place.whole or 0
             rows.extend((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
             finished.append(self._finished(buffer, place.path))
-        table, names, result, made = (
-            np.frombuffer(rows, np.int64).reshape(len(buffers), -1),
-            paths.joined(),
-            native.Result(),
-            -1,
-        )
+        table = np.frombuffer(rows, np.int64).reshape(len(buffers), -1)
+        names, result, made = paths.joined(), native.Result(), -1
         while not moves.write(table, names, result):
             path = finished[result.row].path
             if result.error != errno.ENOENT or made == result.row:
