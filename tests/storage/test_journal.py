@@ -187,13 +187,13 @@ def test_half_a_budget_is_committed_at_once(journal: Journal, side: Side, monkey
 def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a budget waits for a slow disk, whoever records waits too."""
     slow = threading.Event()
-    real = group_commit.make_durable
+    real = durable.make_durable
 
     def hold(*arguments: Any) -> None:
         slow.wait(60)
         real(*arguments)
 
-    monkeypatch.setattr(group_commit, "make_durable", hold)
+    monkeypatch.setattr(durable, "make_durable", hold)
     with GroupCommit(journal, most_bytes=20) as ledger:
         ledger.watch(0, side)
         recorded = []
@@ -261,10 +261,10 @@ def test_stamps_are_of_boxes_that_are_files(tmp_path: Path, journal: Journal, si
     assert found.sums is None
     assert found.stamps is not None
     paths = [side.store.place((number,)).path for number in (0, 1)]
-    assert group_commit.stamps(paths).tolist() == found.stamps.tolist()
+    assert group_commit.stamps(durable.looks(paths)).tolist() == found.stamps.tolist()
     Path(paths[1]).write_bytes(b"other bytes")
     os.utime(paths[0])
-    assert not (group_commit.stamps(paths) == found.stamps).any()
+    assert not (group_commit.stamps(durable.looks(paths)) == found.stamps).any()
     whole = registry.get("npy").create(str(tmp_path / "y.npy"), "", Schema((80,), np.dtype("u1"), (80,)))
     grid = Grid.of((80,), (10,))
     cut = Pass(grid, grid, grid, (0,), Access.RUNS, Access.RUNS)

@@ -20,7 +20,7 @@ from reblock.api.identity import Source, differences, identify, source_changed
 from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder
 from reblock.api.space import Need, check_space, need_of
-from reblock.engine import Measured, View, Watch, digest, execute_plan
+from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnfinishedError
 from reblock.model import Format, Plan, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
@@ -147,6 +147,7 @@ class Attempt:
             most_bytes=max(self.budget_bytes, self.plan.memory_bytes, part),
             digest=self.digest,
             unchanged=self._source.check,
+            settle=native.settle if native.library() else None,
         )
         with self._kept(ledger), self._disk_errors():
             with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:

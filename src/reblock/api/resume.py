@@ -13,6 +13,7 @@ from reblock.api.scratch import KeptScratch
 from reblock.engine.recheck import recheck
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
+from reblock.storage.durable import looks
 from reblock.storage.group_commit import GroupCommit, Side, side_of, stamps
 from reblock.storage.journal import Group, Integers, Journal
 from reblock.storage.numbers import Numbers
@@ -47,7 +48,8 @@ def _holds(group: Group, sweep: Pass, side: Side, memory_bytes: int) -> np.ndarr
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
         indices = np.stack(np.unravel_index(group.boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
-        holds = stamps([side.store.place(tuple(index)).path for index in indices]) == group.stamps
+        paths = [side.store.place(tuple(index)).path for index in indices]
+        holds = stamps(looks(paths)) == group.stamps
     elif group.sums is None:
         return ~holds
     if group.sums is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from threading import Condition
 
 import numpy as np
@@ -19,6 +19,8 @@ from reblock.model import Flat
 _MAPPED_BYTES = DIRECT_BYTES
 #: From this size on huge pages are asked for: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
+#: Buffers that are smaller are cut from regions of this size.
+_REGION_BYTES = 64 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 #: What is known of a write box, as the compiled loop has it.
@@ -32,16 +34,18 @@ class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
 class Memory:
     """A piece of the budget: bytes, and the record that is kept of the write box in them."""
 
-    __slots__ = ("at", "flat", "record", "start")
+    __slots__ = ("at", "flat", "record", "release", "start")
 
-    def __init__(self, size: int) -> None:
-        self.flat: Flat = allocate(size)
+    def __init__(self, flat: Flat, release: Callable[[], None] = lambda: None) -> None:
+        self.flat = flat
         """The bytes."""
+        self.release = release
+        """Gives their memory back to the system, where dropping them is not enough."""
         self.record = _Record()
         """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
         self.at = ctypes.addressof(self.record)
         """Where the record is."""
-        self.start = self.record[0] = ctypes.addressof(ctypes.c_char.from_buffer(self.flat.data)) if size else 0
+        self.start = self.record[0] = ctypes.addressof(ctypes.c_char.from_buffer(flat.data)) if flat.size else 0
         """Where the bytes are."""
 
 
@@ -58,6 +62,7 @@ class Buffers:
         self._used = 0
         self._spare_bytes = 0
         self._spare: dict[int, list[Memory]] = {}
+        self._region: Region | None = None
         self._changed = Condition()
         self._stopped = False
 
@@ -86,9 +91,15 @@ class Buffers:
     def _make(self, size: int) -> Memory:
         """A buffer that counts already; spare ones of other sizes make room for it."""
         while self._spare and self._used + self._spare_bytes > self.limit:
-            self._unspare(next(iter(self._spare)))
+            self._unspare(next(iter(self._spare))).release()
         self.peak = max(self.peak, self._used + self._spare_bytes)
-        return Memory(size)
+        if not _MAPPED_BYTES <= size < _HUGE_BYTES:
+            return Memory(allocate(size))
+        memory = self._region.cut(size) if self._region else None
+        if memory is None:
+            self._region = Region(min(_REGION_BYTES, self.limit))
+            memory = self._region.cut(size)
+        return memory or Memory(allocate(size))
 
     def _unspare(self, size: int) -> Memory:
         """A spare buffer, which is no longer one."""
@@ -115,14 +126,42 @@ class Buffers:
             self._changed.notify_all()
 
 
+class Region:
+    """Memory that many buffers are cut from, one after the other, so that they share huge pages.
+
+    It takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._mapping = _mapped(size)
+        self._flat = np.frombuffer(self._mapping, np.uint8)
+        self._next = 0
+
+    def cut(self, size: int) -> Memory | None:
+        """The next bytes; None where not so many are left."""
+        start, stop = self._next, self._next + round_up(size)
+        if stop > self._flat.size:
+            return None
+        self._next = stop
+        return Memory(self._flat[start : start + size], partial(self._release, start, stop - start))
+
+    def _release(self, start: int, length: int) -> None:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
+
+
+def _mapped(size: int) -> mmap.mmap:
+    mapping = mmap.mmap(-1, round_up(size))
+    if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
+
+
 def allocate(size: int) -> Flat:
     """Fresh memory, page-aligned where it is large."""
     if size < _MAPPED_BYTES:
         return np.empty(size, np.uint8)
-    mapping = mmap.mmap(-1, round_up(size))
-    if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(mapping, np.uint8)[:size]
+    return np.frombuffer(_mapped(size), np.uint8)[:size]
 
 
 @cache

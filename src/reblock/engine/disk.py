@@ -198,23 +198,22 @@ class Disk:
             try:
                 return _open(path, flags, direct=direct)
             except FileNotFoundError:
-                self.make_folder(path)
+                _make_folder(path)
                 return _open(path, flags, direct=direct)
         except OSError as error:
             raise DiskError.wrap(error, doing="creating", path=path) from error
 
-    def make_folder(self, path: str) -> None:
-        """Make the folder of a file."""
-        folder = os.path.dirname(path)
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise DiskError.wrap(error, doing="creating", path=folder) from error
-
-
 def changed(path: str) -> ChangedError:
     """An error for a file that was changed during the run."""
     return ChangedError(f"{path} was changed while the array was being read: run again once nobody writes to it")
+
+
+def _make_folder(path: str) -> None:
+    """Make the folder of a file."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="creating the folder of", path=path) from error
 
 
 def _open(path: str, flags: int, *, direct: bool) -> Handle:

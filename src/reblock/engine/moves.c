@@ -3,6 +3,7 @@
  *   reblock_scatter   elements in memory            → the write boxes that they belong to
  *   reblock_read      many raw pieces: open, pread  → the same
  *   reblock_write     many complete raw boxes       → their files
+ *   reblock_settle    many files that are durable   → what they look like
  *
  * It knows addresses, strides, lengths and file names; `native.py` says what they mean. The Python path
  * (`reading.py`, `writing.py`) does the same where this was not built, and is what tests hold it against.
@@ -10,6 +11,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -248,7 +250,7 @@ int64_t reblock_scatter(const Pass *pass, const Window *window, const char *from
 /* Most bytes that a thread has on their way to a file: what fills the device's queue keeps reads from it. */
 #define PART (1 << 19)
 
-enum { OK, OPENING, MISSING, READING, WRONG_SIZE, SHORT, CHANGED, WRITING, RESIZING, CLOSING };
+enum { OK, OPENING, MISSING, READING, WRONG_SIZE, SHORT, CHANGED, WRITING, FOLDER, CLOSING };
 
 /* What became of a call: where it stopped and why, and what it did until then. */
 typedef struct {
@@ -489,12 +491,37 @@ static int reserve(int fd, int64_t whole) {
     return 0;
 }
 
-static int write_out(const Out *out, const char *path, Result *result) {
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC, direct = O_DIRECT && out->direct;
-    int fd = open(path, flags | (direct ? O_DIRECT : 0), 0666);
-    if (fd < 0 && errno == EINVAL && direct) {
-        direct = 0;
+/* Make the folder of a file, and those above it that are not there. */
+static int make_folder(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    if (!length || length >= sizeof folder) {
+        errno = length ? ENAMETOOLONG : ENOENT;
+        return -1;
+    }
+    memcpy(folder, path, length);
+    folder[length] = 0;
+    if (!mkdir(folder, 0777) || errno == EEXIST) return 0;
+    if (errno != ENOENT || make_folder(folder)) return -1;
+    return mkdir(folder, 0777) && errno != EEXIST ? -1 : 0;
+}
+
+static int open_target(const char *path, int *direct) {
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+    int fd = open(path, flags | (*direct ? O_DIRECT : 0), 0666);
+    if (fd < 0 && errno == EINVAL && *direct) {
+        *direct = 0;
         fd = open(path, flags, 0666);
+    }
+    return fd;
+}
+
+static int write_out(const Out *out, const char *path, Result *result) {
+    int direct = O_DIRECT && out->direct, fd = open_target(path, &direct);
+    if (fd < 0 && errno == ENOENT) {
+        if (make_folder(path)) return fail(result, FOLDER, errno, out->offset, out->size, 0);
+        fd = open_target(path, &direct);
     }
     if (fd < 0) return fail(result, OPENING, errno, out->offset, out->size, 0);
     if ((out->whole && reserve(fd, out->whole)) ||
@@ -518,4 +545,33 @@ int reblock_write(int64_t count, const int64_t *rows, const char *paths, Result 
         if (write_out(&outs[result->row], paths + outs[result->row].path, result)) break;
     result->io_ns += now_ns() - began;
     return result->row < count ? -1 : 0;
+}
+
+/* Look at files that are durable and that nobody goes on writing, and let the page cache forget them: inode, size and
+ * the times of their last changes, or zeros where there is none. Returns how many it came to; where that is not all,
+ * the next row begins with an errno. */
+int64_t reblock_settle(int64_t count, const char *path, int64_t (*seen)[4]) {
+    for (int64_t i = 0; i < count; i++, path += strlen(path) + 1) {
+        struct stat status;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        int failed = fd < 0 ? stat(path, &status) : fstat(fd, &status);
+        if (failed && errno != ENOENT) {
+            seen[i][0] = errno;
+            if (fd >= 0) close(fd);
+            return i;
+        }
+        if (failed) memset(seen[i], 0, sizeof seen[i]);
+        else {
+            seen[i][0] = (int64_t)status.st_ino;
+            seen[i][1] = (int64_t)status.st_size;
+            seen[i][2] = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+            seen[i][3] = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+        }
+        if (fd < 0) continue;
+#ifdef POSIX_FADV_DONTNEED
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+#endif
+        close(fd);
+    }
+    return count;
 }

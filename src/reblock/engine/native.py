@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reblock.engine.view import Array
 from reblock.geometry.axis import Ints
@@ -22,7 +23,7 @@ from reblock.model import Flat
 #: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
 HEAD = 6
 #: What a call was doing when it failed, in the order of `moves.c`.
-PROBLEMS = ("", "opening", "missing", "reading", "wrong size", "short", "changed", "writing", "resizing", "closing")
+PROBLEMS = ("", "opening", "missing", "reading", "wrong size", "short", "changed", "writing", "creating the folder of", "closing")
 #: Never: no file is changed later than this.
 NEVER = 2**63 - 1
 
@@ -80,12 +81,29 @@ def library() -> ctypes.CDLL | None:
     found.reblock_read.restype = c_int
     found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
     found.reblock_write.restype = c_int
+    found.reblock_settle.argtypes = [c_int64, c_char_p, c_void_p]
+    found.reblock_settle.restype = c_int64
     return found
 
 
 def address(array: Array) -> int:
     """Where an array's first element is."""
     return int(array.__array_interface__["data"][0])
+
+
+def settle(paths: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """What durable files look like, which the page cache may forget: inode, size, and times of their last changes."""
+    found, names = library(), Paths()
+    if found is None:
+        raise OSError("the compiled loop was not built")
+    for path in paths:
+        names.add(path)
+    seen = np.empty((len(paths), 4), np.uint64)
+    count = found.reblock_settle(len(paths), names.joined(), address(seen))
+    if count < len(paths):
+        number = int(seen[count, 0])
+        raise OSError(number, os.strerror(number), paths[count])
+    return seen
 
 
 class Paths:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from array import array
 from collections.abc import Sequence
@@ -193,14 +192,10 @@ class Writer:
             rows.extend((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
             finished.append(self._finished(buffer, place.path))
         table = np.frombuffer(rows, np.int64).reshape(len(buffers), -1)
-        names, result, made = paths.joined(), native.Result(), -1
-        while not moves.write(table, names, result):
-            path = finished[result.row].path
-            if result.error != errno.ENOENT or made == result.row:
-                wrong = OSError(result.error, os.strerror(result.error))
-                raise DiskError.wrap(wrong, doing=native.PROBLEMS[result.problem], path=path)
-            self._disk.make_folder(path)
-            made = result.row
+        result = native.Result()
+        if not moves.write(table, paths.joined(), result):
+            wrong, path = OSError(result.error, os.strerror(result.error)), finished[result.row].path
+            raise DiskError.wrap(wrong, doing=native.PROBLEMS[result.problem], path=path)
         times.write += result.io_ns / 1e9
         logical = sum(buffer.memory.flat.size for buffer in buffers)
         return Traffic(result.opens, result.opens, result.opens, logical), finished

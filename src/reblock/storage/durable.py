@@ -11,11 +11,15 @@ import errno
 import os
 import platform
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from reblock.storage.files import disk_errors, sync
+from reblock.storage.journal import Integers
 
 #: Files of a group from which on the whole file system is synced at once.
 MANY_FILES = 16
@@ -60,8 +64,26 @@ def sync_file_system(path: str) -> bool:
             os.close(descriptor)
 
 
-def settle(path: str) -> os.stat_result:
-    """Look at a durable file that nobody goes on writing, and let the page cache forget it, if it will."""
+def looks(paths: Sequence[str]) -> Integers:
+    """What files look like from outside: inode, size, and times of their last changes; zeros where there is none."""
+    return _looks(paths, os.stat)
+
+
+def settle(paths: Sequence[str]) -> Integers:
+    """What durable files look like that nobody goes on writing, and that the page cache may forget."""
+    return _looks(paths, _settle)
+
+
+def _looks(paths: Sequence[str], look: Callable[[str], os.stat_result]) -> Integers:
+    seen = np.zeros((len(paths), 4), np.uint64)
+    for row, path in zip(seen, paths, strict=True):
+        with suppress(FileNotFoundError):
+            found = look(path)
+            row[:] = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return seen
+
+
+def _settle(path: str) -> os.stat_result:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -14,7 +14,6 @@ saved may be lost although a second sync would say otherwise, so every later cal
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -27,7 +26,7 @@ from typing import Self
 import numpy as np
 
 from reblock.model import Finished, Pass, Store, Sums, Way
-from reblock.storage.durable import make_durable, settle
+from reblock.storage import durable
 from reblock.storage.journal import Group, Integers, Journal
 from reblock.storage.numbers import Numbers
 
@@ -51,13 +50,22 @@ class GroupCommit:
     """The ledger of a run that keeps a journal; a context that ends with the last commit."""
 
     def __init__(
-        self, journal: Journal, *, most_bytes: int, digest: bool = True, unchanged: Callable[[], None] = lambda: None
+        self,
+        journal: Journal,
+        *,
+        most_bytes: int,
+        digest: bool = True,
+        unchanged: Callable[[], None] = lambda: None,
+        settle: Callable[[Sequence[str]], Integers] | None = None,
     ) -> None:
-        """At most `most_bytes` wait. `unchanged` is called before each line and raises where the source has changed."""
+        """At most `most_bytes` wait. `unchanged` is called before each line and raises where the source has changed.
+
+        `settle` looks at files that are durable, where something is faster than `durable.settle`.
+        """
         self.digest = digest
         self._journal = journal
         self._enough, self._most = max(most_bytes // 2, 1), max(most_bytes, 1)
-        self._unchanged = unchanged
+        self._unchanged, self._settle = unchanged, settle or durable.settle
         self._sides: dict[int, Side] = {}
         self._finished: dict[int, Numbers] = {}
         self._totals: dict[int, Sums] = {}
@@ -176,7 +184,7 @@ class GroupCommit:
 
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
-        make_durable({box.path for box in boxes if box.path}, side.root)
+        durable.make_durable({box.path for box in boxes if box.path}, side.root)
         if not all(box.path for box in boxes):
             side.store.checkpoint()
         self._unchanged()
@@ -188,7 +196,7 @@ class GroupCommit:
             np.fromiter(chain.from_iterable(box.sums for box in boxes), np.uint64).reshape(-1, 2)
             if self.digest
             else None,
-            stamps([box.path for box in boxes], settle) if side.alone else None,
+            stamps(self._settle([box.path for box in boxes])) if side.alone else None,
         )
         with self._writing:
             self._journal.append(group.to_json())
@@ -211,19 +219,10 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
     return Side(store, root, alone)
 
 
-def stamps(paths: Sequence[str], look: Callable[[str], os.stat_result] = os.stat) -> Integers:
-    """What each file looks like from outside, scrambled into one number; 0 = it is not there."""
-    seen = np.array([_seen(path, look) for path in paths], np.uint64).reshape(-1, 4)
+def stamps(seen: Integers) -> Integers:
+    """What files look like from outside, each scrambled into one number; 0 = it is not there."""
     found = np.zeros(len(seen), np.uint64)
     for column in seen.T:
         found = (found ^ column) * np.uint64(0x9E3779B97F4A7C15)
         found ^= found >> np.uint64(32)
     return np.where(seen.any(1), found | np.uint64(1), np.uint64(0))
-
-
-def _seen(path: str, look: Callable[[str], os.stat_result]) -> tuple[int, int, int, int]:
-    try:
-        found = look(path)
-    except FileNotFoundError:
-        return 0, 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
