@@ -151,7 +151,9 @@ class Region:
 
 
 def _mapped(size: int) -> mmap.mmap:
-    mapping = mmap.mmap(-1, round_up(size))
+    # Python maps memory for several processes unless told otherwise, and gets no huge pages for that.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    mapping = mmap.mmap(-1, round_up(size), **private)
     if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
-from reblock.cost.estimate import Sweep, estimate_passes, steady_seconds, total
+from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, steady_seconds, total
 from reblock.cost.memory import decoding_bytes, encoding_bytes, flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
@@ -77,7 +77,7 @@ class Decision:
     objective: str
     """What plans were ranked by."""
     search: str
-    """`exact` where the search was exhaustive, else `bounded`."""
+    """`exact` where the search was exhaustive or nothing can be better, else `bounded`."""
     heard: tuple[Alternative, ...]
     """What strategies proposed, the chosen one first, then by rank, then the refusals."""
     unasked: tuple[str, ...] = ()
@@ -141,6 +141,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
     chosen = Alternative(best.strategy, plan, cost, None)
+    unbeaten = objective == "time" and cost.seconds * _AS_GOOD <= ideal_seconds(problem)
     others = (a for a in heard if a is not best)
     return Decision(
         problem,
@@ -148,19 +149,23 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         cost,
         tuple(sweeps),
         objective,
-        "exact" if best.exact else "bounded",
+        "exact" if best.exact or unbeaten else "bounded",
         (chosen, *_ordered(others, chosen, objective)),
         unasked,
     )
 
 
 def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
-    """What strategies propose, and those whose plans cannot be faster than the best one is already."""
+    """What strategies propose, and those whose plans cannot be faster than the best one is already.
+
+    The search is asked last of those that may be the fastest: it takes longer than most of them together.
+    """
     known = strategies()
     heard: list[Alternative] = []
     unasked: list[str] = []
-    least = {name: known[name].least_seconds(problem) if name in known else 0.0 for name in names}
-    for name in sorted(names, key=lambda name: least[name]):
+    ideal = ideal_seconds(problem)
+    least = {name: known[name].least_seconds(problem) if name in known else ideal for name in names}
+    for name in sorted(names, key=lambda name: (least[name], name == SEARCH)):
         best = min((a.cost.seconds for a in heard if a.cost), default=inf)
         if objective == "time" and least[name] >= best * _AS_GOOD:
             unasked.append(name)
