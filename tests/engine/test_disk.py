@@ -24,16 +24,12 @@ def direct(tmp_path: Path) -> bool:
 
 
 @pytest.mark.parametrize("size", [DIRECT_BYTES, DIRECT_BYTES + 1, 3 * DIRECT_BYTES - 7, PAGE_BYTES * 100])
-def test_whole_files_go_and_come_past_the_cache(size: int, direct: bool, tmp_path: Path) -> None:
+def test_runs_come_past_the_cache(size: int, direct: bool, tmp_path: Path) -> None:
     if not direct:
         pytest.skip("the file system has no direct transfers")
     path = str(tmp_path / "x")
-    flat = allocate(size)
-    flat[:] = np.random.default_rng(size).integers(0, 256, size, np.uint8)
-    with Disk().writer(path, direct=True) as handle:
-        assert handle.direct
-        handle.write_whole(flat)
-    assert Path(path).read_bytes() == flat.tobytes()
+    flat = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    Path(path).write_bytes(flat.tobytes())
     with Disk().reader(path, direct=True) as handle:
         for offset, length in ((0, size), (13, size - 13), (PAGE_BYTES, 5), (size - 3, 3)):
             found, count = handle.read_run(allocate(size + 2 * PAGE_BYTES), offset, length)
@@ -52,30 +48,12 @@ def test_a_file_system_without_direct_transfers_is_no_error(tmp_path: Path, monk
         return real(path, flags, mode)
 
     monkeypatch.setattr(disk_module.os, "open", refuse)
-    flat = allocate(DIRECT_BYTES + 5)
-    flat[:] = 7
-    with Disk().writer(str(tmp_path / "x"), direct=True) as handle:
+    data = bytes(DIRECT_BYTES + 5)
+    (tmp_path / "x").write_bytes(data)
+    with Disk().reader(str(tmp_path / "x"), direct=True) as handle:
         assert not handle.direct
-        handle.write_whole(flat)
-    assert (tmp_path / "x").read_bytes() == flat.tobytes()
-
-
-def test_a_refused_transfer_goes_through_the_cache(direct: bool, tmp_path: Path) -> None:
-    if not direct:
-        pytest.skip("the file system has no direct transfers")
-    odd = allocate(DIRECT_BYTES + PAGE_BYTES)[1 : DIRECT_BYTES + 1]  # no page starts here
-    odd[:] = 3
-    with Disk().writer(str(tmp_path / "x"), direct=True) as handle:
-        try:
-            handle.write([odd.data], 0)
-        except DiskError as error:
-            assert error.errno == errno.EINVAL  # noqa: PT017 - file systems may also take it
-    flat = allocate(DIRECT_BYTES)
-    flat[:] = 9
-    with Disk().writer(str(tmp_path / "y"), direct=True) as handle:
-        handle._use_cache()
-        handle.write_whole(flat)
-    assert (tmp_path / "y").read_bytes() == flat.tobytes()
+        found, _ = handle.read_run(allocate(len(data)), 0, len(data))
+    assert found.tobytes() == data
 
 
 @pytest.mark.parametrize(

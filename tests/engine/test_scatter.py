@@ -9,7 +9,7 @@ import pytest
 
 from cases import cuts
 from reblock.engine import native
-from reblock.engine.buffers import Memory
+from reblock.engine.buffers import Memory, Region
 from reblock.engine.reading import Loaded
 from reblock.engine.scatter import Scatter
 from reblock.engine.writing import Boxes, Buffer
@@ -44,7 +44,7 @@ def copied(boxes: Boxes, compiled: native.Moves | None, loaded: Loaded, fill: ob
         assert number == writes.number(index)
         assert window.elements[position] == writes.box(index).size
         assert window.sizes[position] == layout.itemsize * (layout.objects.stored if whole else writes.box)(index).size
-        memory = Memory(window.sizes[position])
+        memory = Memory(*Region().cut(window.sizes[position]))
         memory.flat[:] = 0
         window.put(position, Buffer(boxes, number, window.elements[position], memory))
     complete = {buffer.number for buffer in scatter(loaded, window)}

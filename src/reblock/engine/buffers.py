@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from threading import Condition
+from threading import Condition, Lock
 
 import numpy as np
 
@@ -27,6 +27,10 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 _Record = ctypes.c_uint64 * 4
 
 
+#: Gives memory back to the system.
+Release = Callable[[], None]
+
+
 class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
     """Nobody should wait for memory any more."""
 
@@ -36,11 +40,11 @@ class Memory:
 
     __slots__ = ("at", "flat", "record", "release", "start")
 
-    def __init__(self, flat: Flat, release: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, flat: Flat, release: Release) -> None:
         self.flat = flat
         """The bytes."""
         self.release = release
-        """Gives their memory back to the system, where dropping them is not enough."""
+        """Gives them back to the system."""
         self.record = _Record()
         """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
         self.at = ctypes.addressof(self.record)
@@ -62,7 +66,7 @@ class Buffers:
         self._used = 0
         self._spare_bytes = 0
         self._spare: dict[int, list[Memory]] = {}
-        self._region: Region | None = None
+        self._region = Region(min(_REGION_BYTES, limit))
         self._changed = Condition()
         self._stopped = False
 
@@ -93,13 +97,7 @@ class Buffers:
         while self._spare and self._used + self._spare_bytes > self.limit:
             self._unspare(next(iter(self._spare))).release()
         self.peak = max(self.peak, self._used + self._spare_bytes)
-        if not _MAPPED_BYTES <= size < _HUGE_BYTES:
-            return Memory(allocate(size))
-        memory = self._region.cut(size) if self._region else None
-        if memory is None:
-            self._region = Region(min(_REGION_BYTES, self.limit))
-            memory = self._region.cut(size)
-        return memory or Memory(allocate(size))
+        return Memory(*self._region.cut(size))
 
     def _unspare(self, size: int) -> Memory:
         """A spare buffer, which is no longer one."""
@@ -127,27 +125,33 @@ class Buffers:
 
 
 class Region:
-    """Memory that many buffers are cut from, one after the other, so that they share huge pages.
+    """Where buffers come from: those of a middle size are cut from one mapping, so that they share huge pages.
 
-    It takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer.
+    A mapping takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer.
     """
 
-    def __init__(self, size: int) -> None:
-        self._mapping = _mapped(size)
-        self._flat = np.frombuffer(self._mapping, np.uint8)
+    def __init__(self, size: int = 0) -> None:
+        """So many bytes are mapped at a time, a huge page at least."""
+        self._bytes = max(size, _HUGE_BYTES)
+        self._lock = Lock()
+        self._mapping: mmap.mmap | None = None
         self._next = 0
 
-    def cut(self, size: int) -> Memory | None:
-        """The next bytes; None where not so many are left."""
-        start, stop = self._next, self._next + round_up(size)
-        if stop > self._flat.size:
-            return None
-        self._next = stop
-        return Memory(self._flat[start : start + size], partial(self._release, start, stop - start))
+    def cut(self, size: int) -> tuple[Flat, Release]:
+        """Fresh memory, and what gives it back to the system when others that share the mapping stay."""
+        if not _MAPPED_BYTES <= size < _HUGE_BYTES:
+            return allocate(size), _nothing
+        with self._lock:
+            mapping, start = self._mapping, self._next
+            if mapping is None or start + size > len(mapping):
+                mapping, start = self._mapping, self._next = _mapped(self._bytes), 0
+            self._next = start + round_up(size)
+        return np.frombuffer(mapping, np.uint8, size, start), partial(_release, mapping, start, round_up(size))
 
-    def _release(self, start: int, length: int) -> None:
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
+
+def allocate(size: int) -> Flat:
+    """Fresh memory, page-aligned where it is large."""
+    return np.empty(size, np.uint8) if size < _MAPPED_BYTES else np.frombuffer(_mapped(size), np.uint8, size)
 
 
 def _mapped(size: int) -> mmap.mmap:
@@ -159,11 +163,13 @@ def _mapped(size: int) -> mmap.mmap:
     return mapping
 
 
-def allocate(size: int) -> Flat:
-    """Fresh memory, page-aligned where it is large."""
-    if size < _MAPPED_BYTES:
-        return np.empty(size, np.uint8)
-    return np.frombuffer(_mapped(size), np.uint8)[:size]
+def _release(mapping: mmap.mmap, start: int, length: int) -> None:
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED, start, length)
+
+
+def _nothing() -> None:
+    """Whoever has memory of its own gives it back by forgetting it."""
 
 
 @cache
@@ -183,12 +189,14 @@ def keep_freed_memory() -> None:
 class Staging:
     """Scratch buffers of one thread, one per slot, grown when needed; aligned for direct transfers."""
 
-    def __init__(self) -> None:
-        self._slots: dict[str, Flat] = {}
+    def __init__(self, region: Region | None = None) -> None:
+        """They come from a region that threads may share."""
+        self._region = region or Region()
+        self._slots: dict[str, tuple[Flat, Release]] = {}
 
     def __call__(self, slot: str, size: int) -> Flat:
-        flat = self._slots.get(slot)
+        flat, release = self._slots.get(slot, (None, _nothing))
         if flat is None or flat.size < size:
-            self._slots.pop(slot, None)
-            flat = self._slots[slot] = allocate(max(size, _MAPPED_BYTES))
+            release()
+            flat, _ = self._slots[slot] = self._region.cut(max(size, _MAPPED_BYTES))
         return flat

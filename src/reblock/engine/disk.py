@@ -7,7 +7,6 @@ through the cache costs more than the device, and pushes out everything else tha
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 from collections.abc import Sequence
@@ -84,27 +83,6 @@ class Handle:
         whole = round_up(before + size)
         got = self.read(memoryview(staging[:whole]), offset - before)  # type: ignore[arg-type]
         return staging[before : before + size], min(max(got - before, 0), size)
-
-    def write_whole(self, flat: Flat) -> None:
-        """Write a page-aligned buffer as the whole content of a file."""
-        if not self.direct:
-            self.write([flat.data], 0)
-            return
-        padded = flat if flat.base is None else flat.base[: round_up(flat.size)]
-        try:
-            self.write([padded.data], 0)
-        except DiskError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            self._use_cache()
-            self.write([flat.data], 0)
-        self.resize(flat.size)
-
-    def _use_cache(self) -> None:
-        """Go on through the page cache: a file system may refuse single transfers, such as an odd rest."""
-        flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
-        fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_DIRECT)
-        self.direct = False
 
     def write(self, parts: Sequence[Bytes], offset: int) -> None:
         """Write buffers one behind the other from a byte offset."""
@@ -191,17 +169,18 @@ class Disk:
                     raise
         return _open(self._roots.resolve(path), flags, direct=direct)
 
-    def writer(self, path: str, *, direct: bool = False) -> Handle:
-        """Open a file for writing; it and its folders are made where they do not exist. `direct` is a wish."""
+    def writer(self, path: str) -> Handle:
+        """Open a file for writing; it and its folders are made where they do not exist."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         try:
             try:
-                return _open(path, flags, direct=direct)
+                return _open(path, flags)
             except FileNotFoundError:
                 _make_folder(path)
-                return _open(path, flags, direct=direct)
+                return _open(path, flags)
         except OSError as error:
             raise DiskError.wrap(error, doing="creating", path=path) from error
+
 
 def changed(path: str) -> ChangedError:
     """An error for a file that was changed during the run."""
@@ -216,7 +195,7 @@ def _make_folder(path: str) -> None:
         raise DiskError.wrap(error, doing="creating the folder of", path=path) from error
 
 
-def _open(path: str, flags: int, *, direct: bool) -> Handle:
+def _open(path: str, flags: int, *, direct: bool = False) -> Handle:
     """Open a file, past the page cache if that is wished for and can be."""
     if direct and _DIRECT:
         try:

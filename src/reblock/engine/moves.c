@@ -103,6 +103,20 @@ static void copy_tiles(char *to, const char *from, const Axis *a, const Axis *b,
     }
 }
 
+#define RUNS(bytes)                                                                                                \
+    for (int64_t i = 0; i < a->length; i++, to += a->target, from += a->source) memcpy(to, from, bytes)
+
+/* Runs of the same length: a short one of a usual length costs less than a call. */
+static void copy_runs(char *to, const char *from, const Axis *a, size_t length) {
+    switch (length) {
+    case 16: RUNS(16); break;
+    case 32: RUNS(32); break;
+    case 64: RUNS(64); break;
+    case 128: RUNS(128); break;
+    default: RUNS(length);
+    }
+}
+
 static void copy_box(char *to, const char *from, const Axis *axes, int n, int64_t itemsize) {
     if (n == 0) {
         copy_item(to, from, itemsize);
@@ -118,6 +132,10 @@ static void copy_box(char *to, const char *from, const Axis *axes, int n, int64_
     }
     if (n == 2 && last->source != itemsize) {
         copy_tiles(to, from, &axes[0], last, itemsize);
+        return;
+    }
+    if (n == 2 && last->target == itemsize) {
+        copy_runs(to, from, &axes[0], (size_t)(last->length * itemsize));
         return;
     }
     for (int64_t i = 0; i < axes->length; i++)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int64, c_void_p
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,18 @@ from reblock.model import Flat
 #: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
 HEAD = 6
 #: What a call was doing when it failed, in the order of `moves.c`.
-PROBLEMS = ("", "opening", "missing", "reading", "wrong size", "short", "changed", "writing", "creating the folder of", "closing")
+PROBLEMS = (
+    "",
+    "opening",
+    "missing",
+    "reading",
+    "wrong size",
+    "short",
+    "changed",
+    "writing",
+    "creating the folder of",
+    "closing",
+)
 #: Never: no file is changed later than this.
 NEVER = 2**63 - 1
 
@@ -93,36 +105,25 @@ def address(array: Array) -> int:
 
 def settle(paths: Sequence[str]) -> npt.NDArray[np.uint64]:
     """What durable files look like, which the page cache may forget: inode, size, and times of their last changes."""
-    found, names = library(), Paths()
+    found = library()
     if found is None:
         raise OSError("the compiled loop was not built")
-    for path in paths:
-        names.add(path)
     seen = np.empty((len(paths), 4), np.uint64)
-    count = found.reblock_settle(len(paths), names.joined(), address(seen))
+    count = found.reblock_settle(len(paths), joined(paths)[0], address(seen))
     if count < len(paths):
         number = int(seen[count, 0])
         raise OSError(number, os.strerror(number), paths[count])
     return seen
 
 
-class Paths:
-    """File names for one call, one behind the other."""
-
-    def __init__(self) -> None:
-        self._names: list[bytes] = []
-        self._length = 0
-
-    def add(self, path: str) -> int:
-        """Where a name starts."""
-        name, start = os.fsencode(path) + b"\0", self._length
-        self._names.append(name)
-        self._length += len(name)
-        return start
-
-    def joined(self) -> bytes:
-        """All of them."""
-        return b"".join(self._names)
+def joined(paths: Sequence[str]) -> tuple[bytes, Ints]:
+    """File names for one call, one behind the other, and where each starts."""
+    text = "\0".join(paths) + "\0"
+    names: Sequence[str | bytes] = paths
+    data = os.fsencode(text)
+    if len(data) != len(text):
+        names = [os.fsencode(path) for path in paths]
+    return data, np.fromiter(accumulate((len(name) + 1 for name in names[:-1]), initial=0), np.int64, len(paths))
 
 
 class Moves:

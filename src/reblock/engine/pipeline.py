@@ -29,7 +29,7 @@ import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
-from reblock.engine.buffers import Buffers, Staging, Stopped, keep_freed_memory
+from reblock.engine.buffers import Buffers, Region, Staging, Stopped, keep_freed_memory
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
@@ -117,6 +117,7 @@ class _Pipeline:
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         self._flight = flight_bytes(sweep, view.layout, store.layout, depth)
         self._buffers = Buffers(memory_bytes - self._flight)
+        self._region = Region(self._flight)
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
@@ -286,7 +287,7 @@ class _Pipeline:
     # ---------------------------------------------------------------- readers
     def _staging(self) -> Staging:
         if not hasattr(self._thread, "staging"):
-            self._thread.staging = Staging()
+            self._thread.staging = Staging(self._region)
         slots: Staging = self._thread.staging
         return slots
 
@@ -294,15 +295,22 @@ class _Pipeline:
         """Many raw pieces, through the compiled loop."""
         table, files = np.ascontiguousarray(some.table[chosen]), some.files
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
-        staging = self._staging()("stored", some.bytes + 2 * PAGE_BYTES)
+        staging, roots = self._staging()("stored", some.bytes + 2 * PAGE_BYTES), self._view.store.roots
         with ExitStack() as opened:
+
+            def follow(row: int, at: int) -> None:
+                """A link, or a file behind one: it is read if that does not lead outside."""
+                table[row, 0] = opened.enter_context(self._source.reader(files.names[at])).fileno()
+
+            for row, at in enumerate(chosen.tolist()):
+                if roots is not None and files.names[at] and not roots.allows(files.names[at]):
+                    follow(row, at)
             while not moves.read(window.native, table, files.paths, staging, result, completed):
                 at = int(chosen[result.row])
-                if result.error != errno.ELOOP or self._view.store.roots is None:
+                if result.error != errno.ELOOP or roots is None:
                     raise_problem(self._view, files.objects[at], files.names[at], result)
-                # A link: it is followed if that does not lead outside.
-                handle = opened.enter_context(self._source.reader(files.names[at]))
-                table[result.row, 0], result.error = handle.fileno(), 0
+                follow(result.row, at)
+                result.error = 0
         with self._lock:
             self.measured.source += Traffic(result.opens, result.runs, result.seeks, result.bytes)
             self.measured.missing_chunks += result.missing

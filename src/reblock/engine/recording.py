@@ -44,7 +44,7 @@ class RecordingDisk(Disk):
         """Open a file for reading and note it."""
         return self._recorded(super().reader(path), writing=False)
 
-    def writer(self, path: str, *, direct: bool = False) -> Handle:  # noqa: ARG002 - pages would blur the ranges
+    def writer(self, path: str) -> Handle:
         """Open a file for writing and note it."""
         return self._recorded(super().writer(path), writing=True)
 

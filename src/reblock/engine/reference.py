@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.cost.memory import PIECE_BYTES
-from reblock.engine.buffers import Memory, Staging
+from reblock.engine.buffers import Memory, Region, Staging
 from reblock.engine.disk import Disk
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
@@ -28,7 +28,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
     fill = fill_scalar(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     measured = Measured()
-    staging = Staging()
+    region = Region()
+    staging = Staging(region)
     for task in sweep.tasks.indices():
         opened: dict[Index, Buffer] = {}
         held = 0
@@ -43,7 +44,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
                     for place in sweep.writes.touching(loaded.wanted):
                         if place not in opened:
                             number = sweep.writes.number(place)
-                            memory = Memory(boxes.stored(number).size * store.layout.itemsize)
+                            memory = Memory(*region.cut(boxes.stored(number).size * store.layout.itemsize))
                             opened[place] = writer.buffer(number, boxes.box(number).size, memory)
                         opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
             held += box.size

@@ -97,22 +97,16 @@ class Visits:
         for axis, low, count, step in zip(view.layout.objects.axes, firsts, shape, steps, strict=True):
             bounds = np.array([axis.stored(index) for index in range(low, low + count)], np.int64)
             sizes *= (bounds[:, 1] - bounds[:, 0])[step]
-        objects, paths = view.object_indices(found), native.Paths()
-        extents, roots = view.store.extents, view.store.roots
-        names, starts, offsets, to_ends = [], [], [], []
-        for index in objects:
-            (extent,) = extents(index, (index,), no_index)
-            # An object that is not stored has no name, and a file without a name does not exist either.
-            name = "" if extent is None else extent.path
-            name = name if roots is None or not name or roots.allows(name) else roots.resolve(name)
-            names.append(name)
-            starts.append(paths.add(name))
-            offsets.append(0 if extent is None else extent.offset)
-            to_ends.append(extent is not None and extent.length is None)
+        objects, extents = view.object_indices(found), view.store.extents
+        extent = [extents(index, (index,), no_index)[0] for index in objects]
+        # An object that is not stored has no name, and a file without a name does not exist either.
+        names = ["" if one is None else one.path for one in extent]
         columns = np.empty((len(objects), native.HEAD), np.int64)
-        columns[:, 0], columns[:, 1], columns[:, 2] = -1, starts, offsets
-        columns[:, 3], columns[:, 4], columns[:, 5] = sizes * view.layout.itemsize, to_ends, True
-        return Files(objects, names, paths.joined(), columns)
+        paths, columns[:, 1] = native.joined(names)
+        columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in extent]
+        columns[:, 3], columns[:, 5] = sizes * view.layout.itemsize, True
+        columns[:, 4] = [one is not None and one.length is None for one in extent]
+        return Files(objects, names, paths, columns)
 
 
 @lru_cache(maxsize=256)

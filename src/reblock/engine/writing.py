@@ -177,23 +177,25 @@ class Writer:
     def _write_compiled(
         self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
-        paths, finished, rows = native.Paths(), [], array("q")
+        finished, rows = [], array("q")
         kept: list[object] = []
         for buffer, owner in zip(buffers, self._boxes.indices([buffer.number for buffer in buffers]), strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
             data = self._bytes(buffer, times)
-            size, own = data.size, data.base is buffer.memory.flat.base
+            flat = buffer.memory.flat
+            size, own = data.size, data is flat or data.base is flat
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
             # Bytes that nobody else keeps have to live until they are written.
             kept += () if own and not before else (before, data)
             start = buffer.memory.start if own else native.address(data)
             head = native.address(np.frombuffer(before, np.uint8)) if before else 0
             exact, whole = place.length is None, place.whole or 0
-            rows.extend((start, head, paths.add(place.path), place.offset, size, len(before), direct, exact, whole))
+            rows.extend((start, head, 0, place.offset, size, len(before), direct, exact, whole))
             finished.append(self._finished(buffer, place.path))
         table = np.frombuffer(rows, np.int64).reshape(len(buffers), -1)
+        paths, table[:, 2] = native.joined([one.path for one in finished])
         result = native.Result()
-        if not moves.write(table, paths.joined(), result):
+        if not moves.write(table, paths, result):
             wrong, path = OSError(result.error, os.strerror(result.error)), finished[result.row].path
             raise DiskError.wrap(wrong, doing=native.PROBLEMS[result.problem], path=path)
         times.write += result.io_ns / 1e9

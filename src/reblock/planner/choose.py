@@ -171,7 +171,8 @@ def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alter
             unasked.append(name)
         else:
             heard.append(_hear(name, problem, objective))
-    return heard, tuple(unasked)
+    # Of plans that are as good, that of the search is the one to take.
+    return sorted(heard, key=lambda a: a.strategy != SEARCH), tuple(unasked)
 
 
 def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -> list[Alternative]:

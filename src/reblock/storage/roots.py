@@ -40,7 +40,8 @@ class FileRoots:
 
     def allows(self, path: str) -> bool:
         """Whether a path lies inside, links in its folders resolved; the last name is taken as it is."""
-        folder = os.path.dirname(path)
+        folder, slash, _ = path.rpartition("/")
+        folder = folder or slash
         inside = self._inside.get(folder)
         if inside is None:
             # What lies in a folder is inside if the folder is; only a file that was named itself has none.
