@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
+from itertools import pairwise
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from reblock.engine.buffers import Buffers, Stopped
+from reblock.engine.buffers import Buffers, Region, Staging, Stopped
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.errors import Refused
 
 
@@ -57,3 +62,50 @@ def test_nobody_waits_for_a_run_that_has_failed() -> None:
     buffers.stop()
     with pytest.raises(Stopped):
         buffers.take([1], wait=True)
+
+
+@pytest.mark.parametrize("size", [DIRECT_BYTES, 100_001, (2 << 20) - 1, 2 << 20, 3_000_001])
+def test_large_buffers_start_on_pages_and_do_not_overlap(size: int) -> None:
+    taken = Buffers(64 << 20).take([size] * 7)
+    starts = sorted(memory.start for memory in taken)
+    assert all(start % PAGE_BYTES == 0 for start in starts)
+    assert all(after - before >= size for before, after in pairwise(starts))
+    for number, memory in enumerate(taken):
+        memory.flat[:] = number
+    assert [set(memory.flat.tolist()) for memory in taken] == [{number} for number in range(7)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("size", [DIRECT_BYTES, 3 << 20])
+def test_buffers_are_private_memory(size: int) -> None:
+    """Shared memory, which is what Python maps by itself, is never given huge pages here."""
+    (memory,) = Buffers(64 << 20).take([size])
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, flags = line.split()[:2]
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= memory.start < high:
+            assert flags == "rw-p", line
+            return
+    pytest.fail("the buffer is not mapped")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system takes nothing back")
+def test_memory_that_makes_room_goes_back_although_its_neighbours_stay() -> None:
+    buffers = Buffers(1 << 20)
+    first, second = buffers.take([512 << 10] * 2)
+    first.flat[:], second.flat[:] = 1, 2
+    buffers.give([first])
+    assert len(buffers.take([256 << 10])) == 1
+    assert not first.flat.any(), "its pages are fresh ones"
+    assert (second.flat == 2).all()
+
+
+def test_threads_stage_in_memory_of_their_own() -> None:
+    region = Region()
+    one, two = Staging(region), Staging(region)
+    first, second = one("stored", 70_000), two("stored", 70_000)
+    first[:], second[:] = 1, 2
+    assert one("stored", 60_000) is first
+    grown = one("stored", 3 << 20)
+    grown[:] = 3
+    assert (second == 2).all()
