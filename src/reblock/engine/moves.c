@@ -2,6 +2,7 @@
  *
  *   reblock_scatter   elements in memory            → the write boxes that they belong to
  *   reblock_read      many raw pieces: open, pread  → the same
+ *   reblock_fetch     an encoded unit: open, pread  → memory, to be decoded
  *   reblock_write     many complete raw boxes       → their files
  *   reblock_settle    many files that are durable   → what they look like
  *
@@ -370,16 +371,18 @@ static Runs runs_of(const Pass *pass, const Row *row) {
     return runs;
 }
 
+static int has_changed(const Pass *pass, const struct stat *status) {
+    int64_t changed = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+    return changed > pass->not_after && changed < (int64_t)(time(NULL) + FUTURE) * 1000000000;
+}
+
 static int check_source(const Pass *pass, const Row *row, int fd, Result *result) {
     struct stat status;
     if (fstat(fd, &status)) return fail(result, OPENING, errno, row->base, row->size, 0);
     int64_t found = (int64_t)status.st_size - row->base;
     if (found < row->size || (row->exact && found > row->size))
         return fail(result, WRONG_SIZE, 0, row->base, row->size, found);
-    int64_t changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    if (changed > pass->not_after && changed < (int64_t)(time(NULL) + FUTURE) * 1000000000)
-        return fail(result, CHANGED, 0, row->base, row->size, found);
-    return 0;
+    return has_changed(pass, &status) ? fail(result, CHANGED, 0, row->base, row->size, found) : 0;
 }
 
 /* Bring the runs of a piece into memory; returns where they start, NULL on failure. */
@@ -463,6 +466,31 @@ int reblock_read(const Pass *pass, const Window *window, int64_t count, const in
         if (read_row(pass, window, (const Row *)(rows + width * result->row), paths, staging, result, completed))
             return -1;
     return 0;
+}
+
+/* Read the stored bytes of an encoded unit, of which there may be `most`: those of row->size, or all to the end of the
+ * file where that is negative. Returns how many there are, and where in the staging memory they start. Anything out of
+ * the ordinary is -1: a missing file, a link, a wrong size. Python then tries again, and knows what to say. */
+int64_t reblock_fetch(const Pass *pass, const Row *row, const char *paths, int64_t most, int direct, char *staging,
+                      int64_t *start) {
+    int fd = open_source(pass, paths + row->path, direct ? pass->direct : 0, &direct);
+    if (fd < 0) return -1;
+    struct stat status;
+    int64_t length = -1;
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status)) {
+        int64_t size = (int64_t)status.st_size;
+        length = row->size < 0 ? size - row->base : row->size;
+        if (row->base < 0 || length < 0 || length > most || row->base > size - length) length = -1;
+    }
+    if (length >= 0) {
+        int64_t before = direct ? row->base % PAGE : 0, span = before + length;
+        if (direct) span = (span + PAGE - 1) / PAGE * PAGE;
+        int64_t got = read_all(fd, staging, span, row->base - before, direct, (int)row->exact);
+        *start = before;
+        if (got < before + length) length = -1;
+    }
+    close(fd);
+    return length;
 }
 
 /* ---------------------------------------------------------------- writing */

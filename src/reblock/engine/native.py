@@ -91,6 +91,8 @@ def library() -> ctypes.CDLL | None:
         *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p, c_void_p, POINTER(Result), c_void_p)
     ]
     found.reblock_read.restype = c_int
+    found.reblock_fetch.argtypes = [*(POINTER(Pass), c_void_p, c_char_p, c_int64, c_int, c_void_p, POINTER(c_int64))]
+    found.reblock_fetch.restype = c_int64
     found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
     found.reblock_write.restype = c_int
     found.reblock_settle.argtypes = [c_int64, c_char_p, c_void_p]
@@ -154,7 +156,7 @@ class Moves:
             *map(address, self._kept),
         )
 
-    def scatter(self, window: Window, array: Array, place: Ints, completed: Ints) -> int:
+    def scatter(self, window: Window, array: Array | Flat, place: Ints, completed: Ints) -> int:
         """Copy elements in memory into their write boxes; lists those now complete, and says how many they are."""
         return int(
             self._library.reblock_scatter(
@@ -169,6 +171,14 @@ class Moves:
             *(byref(result), address(completed)),
         )
         return not failed
+
+    def fetch(self, row: int, paths: bytes, staging: Flat, most: int, *, direct: bool) -> Flat | None:
+        """The stored bytes of an encoded unit, from the address of its row; None for anything out of the ordinary."""
+        start = c_int64()
+        length = self._library.reblock_fetch(
+            byref(self._pass), row, paths, most, direct, address(staging), byref(start)
+        )
+        return None if length < 0 else staging[start.value : start.value + length]
 
     def write(self, rows: Ints, paths: bytes, result: Result) -> bool:
         """Write complete boxes; False where one failed, which `result` then describes."""

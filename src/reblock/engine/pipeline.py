@@ -10,7 +10,7 @@
 
 The dispatcher alone takes memory, and takes it in the order in which the plan was priced. Whatever was dispatched
 before can finish without new memory, so waiting for the budget always ends, and the peak is the one predicted.
-Raw objects that are read in one piece go through the compiled loop, many in a call; all else goes one by one.
+Objects that are read in one piece go to readers many at a time, raw ones through the compiled loop; others one by one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
 from reblock.engine.buffers import Buffers, Region, Staging, Stopped, keep_freed_memory
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
+from reblock.engine.encoded import Units
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
@@ -122,12 +123,13 @@ class _Pipeline:
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
         self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
+        self._verbatim = is_verbatim(sweep, view, store)
+        self._units = Units(view, moves, verbatim=self._verbatim) if moves and view.layout.encoded else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth = depth
         self._queue = Semaphore(_QUEUED * depth)
-        self._verbatim = is_verbatim(sweep, view, store)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
         self._open: dict[int, Buffer] = {}
@@ -256,7 +258,9 @@ class _Pipeline:
         if self._finished:
             wanted = (any(window.buffers[p] for p in window.touching(rows.wanted(some, at))) for at in chosen.tolist())
             chosen = chosen[list(wanted)]
-        if chosen.size:
+        if chosen.size and self._units is not None:
+            self._submit(self._read_encoded, self._units, some, chosen, window)
+        elif chosen.size:
             self._submit(self._read_rows, moves, some, chosen, window)
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
@@ -316,6 +320,18 @@ class _Pipeline:
             self.measured.missing_chunks += result.missing
         times = Times(read=result.io_ns / 1e9, scatter=result.scatter_ns / 1e9)
         self._arrived(result.elements, take(window, completed, result.completed), times)
+
+    def _read_encoded(self, units: Units, some: rows.Rows, chosen: Ints, window: Window) -> None:
+        """Many encoded units; those out of the ordinary one by one."""
+        done = units(some, chosen, window, self._staging())
+        bounds = some.table[chosen, native.HEAD :].reshape(len(chosen), -1, 6)
+        logical = int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).sum()) * self._view.layout.itemsize
+        with self._lock:
+            self.measured.source += Traffic(len(chosen), len(chosen), len(chosen), logical)
+        self._arrived(done.elements, done.complete, done.times)
+        for at in done.odd:
+            for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
+                self._read_units(visit, window)
 
     def _read_piece(self, shared: Shared, piece: Piece, window: Window) -> None:
         began = perf_counter()

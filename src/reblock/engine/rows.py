@@ -1,7 +1,7 @@
-"""Rows: the visits that a read box pays to raw objects, as a table for the compiled loop.
+"""Rows: the visits that a read box pays to objects, as a table for the compiled loop.
 
 What `reading.visits` makes one by one is made here for many objects at once: small chunks must not drown in the
-interpreter. Objects so large that they are read in several pieces stay with `reading`.
+interpreter. Raw objects so large that they are read in several pieces stay with `reading`, and so do shards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reblock.engine.scatter import Window
 from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Index, Layout, Pass, Way
+from reblock.model import Access, Extent, Index, Layout, Pass, Way
 
 #: Objects whose rows are made together, and how many such groups are remembered.
 _BLOCK, _KNOWN = 256, 32
@@ -33,10 +33,13 @@ class Files(NamedTuple):
     """Their indices in the store's own numbering."""
     names: list[str]
     """Their files."""
+    extents: list[Extent | None]
+    """Where they lie in those; None where they are not stored."""
     paths: bytes
     """The same for the compiled loop."""
     columns: Ints
-    """Per object: no open file, where its name and its bytes start, how many they are, whether the file ends there."""
+    """Per object: no open file, where its name and its bytes start, how many they are (-1 = all to the end of the
+    file, where that cannot be known), whether the file ends there."""
 
 
 class Rows(NamedTuple):
@@ -53,9 +56,11 @@ class Rows(NamedTuple):
 
 
 def fits(sweep: Pass, source: Layout, way: Way) -> bool:
-    """Whether a pass reads raw objects, each in one piece."""
-    if source.encoded or source.indexed or way is Way.BOX:
+    """Whether a pass reads objects, each in one piece."""
+    if source.indexed or way is Way.BOX:
         return False
+    if source.encoded:
+        return source.units == source.objects
     part = source.objects.largest_stored
     if sweep.read_access is Access.RUNS:
         part = visit_shape(sweep, source)
@@ -98,15 +103,17 @@ class Visits:
             bounds = np.array([axis.stored(index) for index in range(low, low + count)], np.int64)
             sizes *= (bounds[:, 1] - bounds[:, 0])[step]
         objects, extents = view.object_indices(found), view.store.extents
-        extent = [extents(index, (index,), no_index)[0] for index in objects]
+        places = [extents(index, (index,), no_index)[0] for index in objects]
         # An object that is not stored has no name, and a file without a name does not exist either.
-        names = ["" if one is None else one.path for one in extent]
+        names = ["" if one is None else one.path for one in places]
         columns = np.empty((len(objects), native.HEAD), np.int64)
         paths, columns[:, 1] = native.joined(names)
-        columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in extent]
+        columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in places]
         columns[:, 3], columns[:, 5] = sizes * view.layout.itemsize, True
-        columns[:, 4] = [one is not None and one.length is None for one in extent]
-        return Files(objects, names, paths, columns)
+        if view.layout.encoded:
+            columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in places]
+        columns[:, 4] = [one is not None and one.length is None for one in places]
+        return Files(objects, names, places, paths, columns)
 
 
 @lru_cache(maxsize=256)

@@ -137,11 +137,23 @@ def _one_line(error: Exception) -> str:
 
 
 # ---------------------------------------------------------------- numcodecs
+#: Codecs by stage, which is kept so that its id stays its own, and size of an element.
+_MADE: dict[tuple[int, int], tuple[Stage, Any]] = {}
+_MANY_MADE = 256
+
+
 def _numcodec(stage: Stage, dtype: np.dtype[Any]) -> Any:
-    return _make(json.dumps(config(stage, dtype), sort_keys=True))
+    """The codec of a stage; one stage is asked for once per chunk."""
+    made = _MADE.get((id(stage), dtype.itemsize))
+    if made is None or made[0] is not stage:
+        if len(_MADE) >= _MANY_MADE:
+            _MADE.clear()
+        made = stage, _make(json.dumps(config(stage, dtype), sort_keys=True))
+        _MADE[id(stage), dtype.itemsize] = made
+    return made[1]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MANY_MADE)
 def _make(text: str) -> Any:
     import numcodecs
     import numcodecs.blosc

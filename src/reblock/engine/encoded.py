@@ -1,0 +1,108 @@
+"""Encoded units, many in a job: each is read in one call, decoded in another and scattered in a third.
+
+What is out of the ordinary, such as a unit that is not stored or lies behind a link, is left to `reading`, which does
+the same one step at a time and has the words for what is wrong.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from reblock.cost.memory import most_stored_bytes
+from reblock.engine import native
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
+from reblock.engine.reading import Staging, corrupt
+from reblock.engine.report import Times
+from reblock.engine.rows import Files, Rows
+from reblock.engine.scatter import Window, take
+from reblock.engine.view import View
+from reblock.engine.writing import Buffer
+from reblock.errors import CorruptError
+from reblock.geometry.axis import Ints
+from reblock.model import Flat
+
+
+class Done(NamedTuple):
+    """What became of some units."""
+
+    elements: int
+    """How many arrived."""
+    complete: list[Buffer]
+    """Write boxes that they completed."""
+    odd: list[int]
+    """Rows that are out of the ordinary, and still to be read."""
+    times: Times
+    """What it took."""
+
+
+class Units:
+    """Reads the encoded units of a source."""
+
+    def __init__(self, view: View, moves: native.Moves, *, verbatim: bool) -> None:
+        """With `verbatim` what is stored takes the place of the elements of a box that it completes."""
+        self._view, self._moves, self._verbatim = view, moves, verbatim
+        self._most = most_stored_bytes(view.layout.unit_bytes)
+        self._direct = view.layout.unit_bytes >= DIRECT_BYTES
+
+    def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
+        """Read, decode and scatter some rows."""
+        done = Done(0, [], [], Times())
+        places, sizes, counts = self._places(some, chosen)
+        completed, elements = np.empty(len(window.numbers) or 1, np.int64), 0
+        for place, at, size, count in zip(places, chosen.tolist(), sizes, counts, strict=True):
+            began = perf_counter()
+            data = self._fetch(some, at, staging)
+            read = perf_counter()
+            done.times.read += read - began
+            if data is None:
+                done.odd.append(at)
+                continue
+            out = staging("decoded", size)[:size]
+            self._decode(some.files, at, data, out)
+            decoded = perf_counter()
+            done.times.decode += decoded - read
+            buffers = take(window, completed, self._moves.scatter(window.native, out, place, completed))
+            self._keep(some.files, at, data, buffers)
+            done.complete.extend(buffers)
+            done.times.scatter += perf_counter() - decoded
+            elements += count
+        return done._replace(elements=elements)
+
+    def _fetch(self, some: Rows, at: int, staging: Staging) -> Flat | None:
+        path, roots = some.files.names[at], self._view.store.roots
+        if not path or not (roots is None or roots.allows(path)):
+            return None
+        row = native.address(some.table) + at * some.table.strides[0]
+        memory = staging("stored", self._most + 2 * PAGE_BYTES)
+        return self._moves.fetch(row, some.files.paths, memory, self._most, direct=self._direct)
+
+    def _decode(self, files: Files, at: int, data: Flat, out: Flat) -> None:
+        extent = files.extents[at]
+        if extent is None:
+            raise CorruptError(f"{files.names[at]}: bytes of a chunk that is not stored")
+        try:
+            self._view.store.decode(data.data, extent, out)
+        except CorruptError as error:
+            index = files.objects[at]
+            raise corrupt(self._view, index, extent.path, extent.offset, data.size, str(error)) from error
+
+    def _keep(self, files: Files, at: int, data: Flat, buffers: list[Buffer]) -> None:
+        extent = files.extents[at]
+        if self._verbatim and extent is not None and not extent.mask:
+            for buffer in buffers:
+                buffer.keep(data)
+
+    def _places(self, some: Rows, chosen: Ints) -> tuple[Ints, list[int], list[int]]:
+        """Per row: strides, origin, start and stop for the compiled loop; bytes of the unit; elements wanted of it."""
+        layout = self._view.layout
+        bounds = some.table[chosen, native.HEAD :].reshape(len(chosen), layout.ndim, 6)
+        places = np.empty((len(chosen), 4, layout.ndim), np.int64)
+        stride = np.full(len(chosen), layout.itemsize, np.int64)
+        for axis in reversed(layout.order):
+            places[:, 0, axis] = stride
+            stride = stride * (bounds[:, axis, 3] - bounds[:, axis, 2])
+        places[:, 1], places[:, 2], places[:, 3] = bounds[:, :, 2], bounds[:, :, 4], bounds[:, :, 5]
+        return places, stride.tolist(), (bounds[:, :, 5] - bounds[:, :, 4]).prod(1).tolist()
