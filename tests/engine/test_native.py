@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from reblock.engine import native
+from reblock.engine.buffers import allocate
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.storage import durable
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built")
@@ -67,3 +69,41 @@ def test_folders_are_made_on_the_way_and_what_stands_in_it_is_told(tmp_path: Pat
     found = write(tmp_path / "closed" / "x" / "y")
     if os.geteuid():
         assert (native.PROBLEMS[found.problem], found.error) == ("creating the folder of", errno.EACCES)
+
+
+def moves_of(**options: object) -> native.Moves:
+    kind = {"dtype": np.dtype("u1"), "fill": 0, "fills": True, "direct": DIRECT_BYTES, "digest": False, **options}
+    return native.Moves(shape=(4,), source_order=(0,), target_order=(0,), **kind)
+
+
+def fetch(path: Path, start: int, length: int, most: int, **options: object) -> bytes | None:
+    names, _ = native.joined([str(path)])
+    row = np.array([[-1, 0, start, length, length < 0, 1] + [0] * 6], np.int64)
+    staging = allocate(most + 2 * PAGE_BYTES + DIRECT_BYTES)
+    found = moves_of(**options).fetch(native.address(row), names, staging, most, direct=most >= DIRECT_BYTES)
+    return None if found is None else found.tobytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, DIRECT_BYTES, 3 * DIRECT_BYTES + 17])
+def test_stored_bytes_are_fetched_from_anywhere(size: int, tmp_path: Path) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    (tmp_path / "x").write_bytes(data)
+    for most in (size, size + DIRECT_BYTES):
+        assert fetch(tmp_path / "x", 0, -1, most) == data
+        for start, length in ((0, size), (size // 3, size // 2), (size, 0)):
+            assert fetch(tmp_path / "x", start, length, most) == data[start : start + length]
+
+
+def test_what_is_out_of_the_ordinary_is_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(100))
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    os.mkfifo(tmp_path / "pipe")
+    assert fetch(tmp_path / "nothing", 0, -1, 100) is None
+    assert fetch(tmp_path, 0, -1, 100) is None
+    assert fetch(tmp_path / "pipe", 0, -1, 100) is None
+    assert fetch(tmp_path / "x", 0, -1, 99) is None
+    for start, length in ((0, 101), (50, 51), (101, 0), (101, -1), (-1, 5), (2**62, 2**62)):
+        assert fetch(tmp_path / "x", start, length, 2**20) is None
+    assert fetch(tmp_path / "link", 0, -1, 100) == bytes(100)
+    assert fetch(tmp_path / "link", 0, -1, 100, flags=os.O_NOFOLLOW) is None
+    assert fetch(tmp_path / "x", 0, -1, 100, not_after=1) is None
