@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from reblock.geometry.axis import Axis
 from reblock.geometry.grid import chunk_text
 from reblock.model import Cost, Layout, Pass, Plan, Problem, Traffic
 from reblock.planner import Decision
-from reblock.render.columns import clip, fields, plain, table
+from reblock.render.columns import WIDTH, clip, fields, plain, table
 from reblock.units import format_count, format_seconds, format_size
 
 #: Attributes that `info` shows one by one.
@@ -266,14 +267,15 @@ def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
 
 
 def headline(decision: Decision) -> str:
-    """The chosen plan in one line."""
+    """The chosen plan in one line, or two where its numbers are very long."""
     cost = decision.cost
-    return (
+    line = (
         f"{plain(decision.plan.strategy)}: {_plural(cost.seeks, 'seek')}, "
         f"{_times(cost.seeks, decision.problem.lower_bound_seeks)} the lower bound; "
         f"{format_size(cost.bytes_read + cost.bytes_written)} moved, {format_size(cost.peak_bytes)} of memory, "
         f"{format_seconds(cost.seconds)}"
     )
+    return "\n".join(wrap(line, WIDTH, break_on_hyphens=False))
 
 
 def _price_list(decision: Decision) -> list[str]:
