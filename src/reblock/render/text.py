@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -269,13 +268,15 @@ def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
 def headline(decision: Decision) -> str:
     """The chosen plan in one line, or two where its numbers are very long."""
     cost = decision.cost
-    line = (
+    seeks = (
         f"{plain(decision.plan.strategy)}: {_plural(cost.seeks, 'seek')}, "
-        f"{_times(cost.seeks, decision.problem.lower_bound_seeks)} the lower bound; "
+        f"{_times(cost.seeks, decision.problem.lower_bound_seeks)} the lower bound;"
+    )
+    rest = (
         f"{format_size(cost.bytes_read + cost.bytes_written)} moved, {format_size(cost.peak_bytes)} of memory, "
         f"{format_seconds(cost.seconds)}"
     )
-    return "\n".join(wrap(line, WIDTH, break_on_hyphens=False))
+    return f"{seeks} {rest}" if len(seeks) + 1 + len(rest) <= WIDTH else f"{seeks}\n  {rest}"
 
 
 def _price_list(decision: Decision) -> list[str]:
