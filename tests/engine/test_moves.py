@@ -87,3 +87,11 @@ def test_auto_reads_over_small_gaps_and_counts_stay_exact(tmp_path: Path) -> Non
     assert report.measured.bytes_read == report.predicted.bytes_read
     assert np.array_equal(zarr.open_array(tmp_path / "b.zarr")[:], array)
     assert View.whole(registry.open(str(tmp_path / "b.zarr"))).layout.shape == (600, 700)
+
+
+def test_an_encoded_array_without_axes(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array(7.5))
+    reblock.repartition(tmp_path / "x.npy", tmp_path / "a.zarr", codec="zstd:1")
+    report = reblock.repartition(tmp_path / "a.zarr", tmp_path / "y.npy")
+    assert report.measured.bytes_read == 8
+    assert np.load(tmp_path / "y.npy") == 7.5

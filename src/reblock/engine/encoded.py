@@ -34,6 +34,8 @@ class Done(NamedTuple):
     """Write boxes that they completed."""
     odd: list[int]
     """Rows that are out of the ordinary, and still to be read."""
+    bytes: int
+    """Logical bytes of all the units, those included."""
     times: Times
     """What it took."""
 
@@ -49,8 +51,8 @@ class Units:
 
     def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
         """Read, decode and scatter some rows."""
-        done = Done(0, [], [], Times())
         places, sizes, counts = self._places(some, chosen)
+        done = Done(0, [], [], sum(sizes), Times())
         completed, elements = np.empty(len(window.numbers) or 1, np.int64), 0
         for place, at, size, count in zip(places, chosen.tolist(), sizes, counts, strict=True):
             began = perf_counter()

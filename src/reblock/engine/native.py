@@ -91,7 +91,7 @@ def library() -> ctypes.CDLL | None:
         *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p, c_void_p, POINTER(Result), c_void_p)
     ]
     found.reblock_read.restype = c_int
-    found.reblock_fetch.argtypes = [*(POINTER(Pass), c_void_p, c_char_p, c_int64, c_int, c_void_p, POINTER(c_int64))]
+    found.reblock_fetch.argtypes = [POINTER(Pass), c_void_p, c_char_p, c_int64, c_int, c_void_p, POINTER(c_int64)]
     found.reblock_fetch.restype = c_int64
     found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
     found.reblock_write.restype = c_int

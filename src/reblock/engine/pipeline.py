@@ -324,10 +324,8 @@ class _Pipeline:
     def _read_encoded(self, units: Units, some: rows.Rows, chosen: Ints, window: Window) -> None:
         """Many encoded units; those out of the ordinary one by one."""
         done = units(some, chosen, window, self._staging())
-        bounds = some.table[chosen, native.HEAD :].reshape(len(chosen), -1, 6)
-        logical = int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).sum()) * self._view.layout.itemsize
         with self._lock:
-            self.measured.source += Traffic(len(chosen), len(chosen), len(chosen), logical)
+            self.measured.source += Traffic(len(chosen), len(chosen), len(chosen), done.bytes)
         self._arrived(done.elements, done.complete, done.times)
         for at in done.odd:
             for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
