@@ -468,24 +468,26 @@ int reblock_read(const Pass *pass, const Window *window, int64_t count, const in
     return 0;
 }
 
-/* Read the stored bytes of an encoded unit, of which there may be `most`: those of row->size, or all to the end of the
- * file where that is negative. Returns how many there are, and where in the staging memory they start. Anything out of
- * the ordinary is -1: a missing file, a link, a wrong size. Python then tries again, and knows what to say. */
+/* Read the stored bytes of an encoded unit or of an index, of which there may be `most`: those of row->size, or all to
+ * the end of the file where that is negative; a negative row->base counts from there. Returns how many there are, and
+ * where in the staging memory they start. Anything out of the ordinary is -1: a missing file, a link, a wrong size.
+ * Python then tries again, and knows what to say. */
 int64_t reblock_fetch(const Pass *pass, const Row *row, const char *paths, int64_t most, int direct, char *staging,
                       int64_t *start) {
     int fd = open_source(pass, paths + row->path, direct ? pass->direct : 0, &direct);
     if (fd < 0) return -1;
     struct stat status;
-    int64_t length = -1;
+    int64_t length = -1, base = row->base;
     if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status)) {
         int64_t size = (int64_t)status.st_size;
-        length = row->size < 0 ? size - row->base : row->size;
-        if (row->base < 0 || length < 0 || length > most || row->base > size - length) length = -1;
+        if (base < 0) base += size;
+        length = row->size < 0 ? size - base : row->size;
+        if (base < 0 || length < 0 || length > most || base > size - length) length = -1;
     }
     if (length >= 0) {
-        int64_t before = direct ? row->base % PAGE : 0, span = before + length;
+        int64_t before = direct ? base % PAGE : 0, span = before + length;
         if (direct) span = (span + PAGE - 1) / PAGE * PAGE;
-        int64_t got = read_all(fd, staging, span, row->base - before, direct, (int)row->exact);
+        int64_t got = read_all(fd, staging, span, base - before, direct, (int)row->exact);
         *start = before;
         if (got < before + length) length = -1;
     }

@@ -36,6 +36,7 @@ from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, rais
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
+from reblock.engine.shards import Shards
 from reblock.engine.view import View
 from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar, is_verbatim
 from reblock.geometry import Box
@@ -125,6 +126,7 @@ class _Pipeline:
         self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
         self._verbatim = is_verbatim(sweep, view, store)
         self._units = Units(view, moves, verbatim=self._verbatim) if moves and view.layout.encoded else None
+        self._shards = Shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
@@ -236,6 +238,8 @@ class _Pipeline:
         """Dispatch the visits of a read box to raw objects, many at a time."""
         positions, touches = rows.first_touches(window, self._view.layout, box)
         claimed = 0
+        if self._shards is not None:
+            self._shards.visit()
         for some in self._visits(box):
             start, count = 0, len(some.table)
             step = max(min(_BATCH_BYTES // max(some.bytes, 1), _BATCH), 1)
@@ -258,8 +262,9 @@ class _Pipeline:
         if self._finished:
             wanted = (any(window.buffers[p] for p in window.touching(rows.wanted(some, at))) for at in chosen.tolist())
             chosen = chosen[list(wanted)]
-        if chosen.size and self._units is not None:
-            self._submit(self._read_encoded, self._units, some, chosen, window)
+        if chosen.size and self._shards is not None:
+            self.measured.source += self._shards.traffic(some, chosen)
+            self._submit(self._read_shards, self._shards, moves, some, chosen, window)
         elif chosen.size:
             self._submit(self._read_rows, moves, some, chosen, window)
 
@@ -296,6 +301,30 @@ class _Pipeline:
         return slots
 
     def _read_rows(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
+        """Many units, each in one piece; those out of the ordinary one by one."""
+        if self._units is None:
+            traffic = self._read_raw(moves, some, chosen, window)
+        else:
+            done = self._units(some, chosen, window, self._staging())
+            traffic = Traffic(len(chosen), len(chosen), len(chosen), done.bytes)
+            self._arrived(done.elements, done.complete, done.times)
+            self._read_odd(some, done.odd, window)
+        if self._shards is None:
+            with self._lock:
+                self.measured.source += traffic
+
+    def _read_shards(self, shards: Shards, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
+        """The same where an index tells where units lie."""
+        found, odd = shards(some, chosen)
+        self._read_rows(moves, found, np.arange(len(found.table)), window)
+        self._read_odd(some, odd, window)
+
+    def _read_odd(self, some: rows.Rows, odd: list[int], window: Window) -> None:
+        for at in odd:
+            for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
+                self._read_units(visit, window)
+
+    def _read_raw(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> Traffic:
         """Many raw pieces, through the compiled loop."""
         table, files = np.ascontiguousarray(some.table[chosen]), some.files
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
@@ -316,20 +345,10 @@ class _Pipeline:
                 follow(result.row, at)
                 result.error = 0
         with self._lock:
-            self.measured.source += Traffic(result.opens, result.runs, result.seeks, result.bytes)
             self.measured.missing_chunks += result.missing
         times = Times(read=result.io_ns / 1e9, scatter=result.scatter_ns / 1e9)
         self._arrived(result.elements, take(window, completed, result.completed), times)
-
-    def _read_encoded(self, units: Units, some: rows.Rows, chosen: Ints, window: Window) -> None:
-        """Many encoded units; those out of the ordinary one by one."""
-        done = units(some, chosen, window, self._staging())
-        with self._lock:
-            self.measured.source += Traffic(len(chosen), len(chosen), len(chosen), done.bytes)
-        self._arrived(done.elements, done.complete, done.times)
-        for at in done.odd:
-            for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
-                self._read_units(visit, window)
+        return Traffic(result.opens, result.runs, result.seeks, result.bytes)
 
     def _read_piece(self, shared: Shared, piece: Piece, window: Window) -> None:
         began = perf_counter()

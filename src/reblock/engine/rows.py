@@ -1,7 +1,13 @@
-"""Rows: the visits that a read box pays to objects, as a table for the compiled loop.
+"""Rows: the units that a read box meets, as a table for the compiled loop.
 
-What `reading.visits` makes one by one is made here for many objects at once: small chunks must not drown in the
-interpreter. Raw objects so large that they are read in several pieces stay with `reading`, and so do shards.
+What `reading.visits` makes one by one is made here for many units at once: small chunks must not drown in the
+interpreter. Raw objects so large that they are read in several pieces stay with `reading`.
+
+Units that lie in shards come shard by shard, so that an index is read once. Along one axis, a read box that meets
+eight units in three shards walks through them like this ::
+
+    shards   │     0     │        1        │   2  │        groups   2, 4, 2
+    units    │  0  │  1  │ 2  │  3 │ 4 │ 5 │ 6│ 7 │
 """
 
 from __future__ import annotations
@@ -26,11 +32,17 @@ from reblock.model import Access, Extent, Index, Layout, Pass, Way
 _BLOCK, _KNOWN = 256, 32
 
 
+#: Per axis, how many units of each shard a read box meets; None where every unit is an object.
+Groups = tuple[tuple[int, ...], ...] | None
+
+
 class Files(NamedTuple):
-    """Some objects, and where they lie; many read boxes may visit them."""
+    """Some units, and where they lie; many read boxes may visit them."""
 
     objects: list[Index]
-    """Their indices in the store's own numbering."""
+    """The objects that they lie in, in the store's own numbering."""
+    units: list[Index]
+    """Their own indices; the same where every unit is an object."""
     names: list[str]
     """Their files."""
     extents: list[Extent | None]
@@ -38,8 +50,8 @@ class Files(NamedTuple):
     paths: bytes
     """The same for the compiled loop."""
     columns: Ints
-    """Per object: no open file, where its name and its bytes start, how many they are (-1 = all to the end of the
-    file, where that cannot be known), whether the file ends there."""
+    """Per unit: no open file, where its name and its bytes start, how many they are (-1 = all to the end of the
+    file, where that cannot be known), whether the file ends there, whether it is read whole."""
 
 
 class Rows(NamedTuple):
@@ -50,28 +62,28 @@ class Rows(NamedTuple):
     table: Ints
     """One row per visit: see `moves.c`."""
     files: Files
-    """The objects."""
+    """The units."""
     bytes: int
     """The most that one of them reads."""
 
 
 def fits(sweep: Pass, source: Layout, way: Way) -> bool:
-    """Whether a pass reads objects, each in one piece."""
-    if source.indexed or way is Way.BOX:
+    """Whether a pass reads units, each in one piece."""
+    if way is Way.BOX:
         return False
     if source.encoded:
-        return source.units == source.objects
-    part = source.objects.largest_stored
+        return sweep.read_access is Access.UNITS
+    part = source.units.largest_stored
     if sweep.read_access is Access.RUNS:
         part = visit_shape(sweep, source)
     return prod(part) * source.itemsize <= PIECE_BYTES
 
 
 class Visits:
-    """The visits that read boxes pay to the objects of a source."""
+    """The visits that read boxes pay to the units of a source."""
 
     def __init__(self, view: View, full: Collection[int]) -> None:
-        """Along the `full` axes objects are read in full."""
+        """Along the `full` axes units are read in full."""
         self._view, self._full = view, full
         self._files = lru_cache(maxsize=_KNOWN)(self._find)
 
@@ -79,13 +91,13 @@ class Visits:
         """Those of one box, some at a time."""
         layout = self._view.layout
         axes, shape = _axes(layout, box, self._full)
-        firsts = tuple(axis.index(x) for axis, x in zip(layout.objects.axes, box.start, strict=True))
+        firsts, groups = tuple(meets.start for meets in _meets(layout, box)), _groups(layout, box)
         count = prod(shape)
         for first in range(0, count, _BLOCK):
-            files = self._files(firsts, shape, first)
-            steps = _steps(shape, first)
+            files = self._files(firsts, shape, groups, first)
+            steps = _steps(shape, groups, first)
             bounds = np.stack([columns[step] for columns, step in zip(axes, steps, strict=True)], 1) if shape else None
-            table = np.empty((len(files.objects), native.HEAD + 6 * len(shape)), np.int64)
+            table = np.empty((len(files.units), native.HEAD + 6 * len(shape)), np.int64)
             table[:, : native.HEAD] = files.columns
             most = layout.itemsize
             if bounds is not None:
@@ -94,38 +106,92 @@ class Visits:
                 most *= int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max())
             yield Rows(first, table, files, most)
 
-    def _find(self, firsts: Index, shape: tuple[int, ...], first: int) -> Files:
-        """Where some of the objects lie that a read box meets."""
-        view, steps = self._view, _steps(shape, first)
+    def _find(self, firsts: Index, shape: tuple[int, ...], groups: Groups, first: int) -> Files:
+        """Some of the units that a read box meets, and where they lie, but for shards: only their indices tell."""
+        view, steps = self._view, _steps(shape, groups, first)
         found = np.stack(steps, 1) + np.array(firsts, np.int64) if shape else np.zeros((1, 0), np.int64)
-        sizes = np.ones(len(found), np.int64)
-        for axis, low, count, step in zip(view.layout.objects.axes, firsts, shape, steps, strict=True):
+        units = view.unit_indices(found)
+        if not view.layout.indexed:
+            extents = view.store.extents
+            files = locate(units, units, [extents(unit, (unit,), no_index)[0] for unit in units])
+            if not view.layout.encoded:
+                files.columns[:, 3] = self._sizes(firsts, shape, steps)
+            return files
+        pairs = zip(view.layout.units.axes, view.layout.objects.axes, strict=True)
+        homes = [within.indices(axis.starts(found[:, number])) for number, (axis, within) in enumerate(pairs)]
+        objects = view.object_indices(np.stack(homes, 1) if homes else found)
+        return locate(objects, units, [None] * len(units))
+
+    def _sizes(self, firsts: Index, shape: tuple[int, ...], steps: tuple[Ints, ...]) -> Ints:
+        """Bytes of raw units as they are stored."""
+        layout = self._view.layout
+        sizes: Ints = np.array(layout.itemsize, np.int64)
+        for axis, low, count, step in zip(layout.units.axes, firsts, shape, steps, strict=True):
             bounds = np.array([axis.stored(index) for index in range(low, low + count)], np.int64)
-            sizes *= (bounds[:, 1] - bounds[:, 0])[step]
-        objects, extents = view.object_indices(found), view.store.extents
-        places = [extents(index, (index,), no_index)[0] for index in objects]
-        # An object that is not stored has no name, and a file without a name does not exist either.
-        names = ["" if one is None else one.path for one in places]
-        columns = np.empty((len(objects), native.HEAD), np.int64)
-        paths, columns[:, 1] = native.joined(names)
-        columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in places]
-        columns[:, 3], columns[:, 5] = sizes * view.layout.itemsize, True
-        if view.layout.encoded:
-            columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in places]
-        columns[:, 4] = [one is not None and one.length is None for one in places]
-        return Files(objects, names, places, paths, columns)
+            sizes = sizes * (bounds[:, 1] - bounds[:, 0])[step]
+        return sizes
+
+
+def locate(objects: list[Index], units: list[Index], places: list[Extent | None]) -> Files:
+    """Units at their places."""
+    # A unit that is not stored has no name, and a file without a name does not exist either.
+    names = ["" if one is None else one.path for one in places]
+    columns = np.empty((len(units), native.HEAD), np.int64)
+    paths, columns[:, 1] = native.joined(names)
+    columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in places]
+    columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in places]
+    columns[:, 4], columns[:, 5] = [one is not None and one.length is None for one in places], True
+    return Files(objects, units, names, places, paths, columns)
+
+
+def _meets(layout: Layout, box: Box) -> list[range]:
+    """Per axis the units that a box meets."""
+    return [axis.touching(a, b) for axis, a, b in zip(layout.units.axes, box.start, box.stop, strict=True)]
+
+
+def _groups(layout: Layout, box: Box) -> Groups:
+    """How the units that a read box meets lie in shards."""
+    if not layout.indexed:
+        return None
+    groups = []
+    for axis, within, meets in zip(layout.units.axes, layout.objects.axes, _meets(layout, box), strict=True):
+        _, counts = np.unique(within.indices(axis.starts(np.arange(meets.start, meets.stop))), return_counts=True)
+        groups.append(tuple(counts.tolist()))
+    return tuple(groups)
 
 
 @lru_cache(maxsize=256)
-def _steps(shape: tuple[int, ...], first: int) -> tuple[Ints, ...]:
-    """Per axis the positions of some objects among those that a read box meets."""
-    return np.unravel_index(np.arange(first, min(first + _BLOCK, prod(shape))), shape) if shape else ()
+def _steps(shape: tuple[int, ...], groups: Groups, first: int) -> tuple[Ints, ...]:
+    """Per axis the positions of some units among those that a read box meets: shard by shard, in C order in each."""
+    numbers = np.arange(first, min(first + _BLOCK, prod(shape)))
+    if groups is None:
+        return np.unravel_index(numbers, shape) if shape else ()
+    rest, inside = prod(shape), np.ones(len(numbers), np.int64)
+    found = []
+    for count, along in zip(shape, groups, strict=True):
+        rest //= count
+        starts, lengths = _starts(along)
+        home = np.searchsorted(starts, numbers // (inside * rest), "right") - 1
+        numbers = numbers - inside * starts[home] * rest
+        inside = inside * lengths[home]
+        found.append((starts[home], lengths[home]))
+    steps = []
+    for start, length in reversed(found):
+        steps.append(start + numbers % length)
+        numbers = numbers // length
+    return tuple(reversed(steps))
+
+
+def _starts(along: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Along one axis: units before each shard, and units in it."""
+    lengths = np.array(along, np.int64)
+    return np.cumsum(lengths) - lengths, lengths
 
 
 def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], tuple[int, ...]]:
-    """Per axis and object: bounds of the object as it is stored, of what is read of it, and of what is wanted."""
+    """Per axis and unit: bounds of the unit as it is stored, of what is read of it, and of what is wanted."""
     axes = []
-    for number, (axis, start, stop) in enumerate(zip(layout.objects.axes, box.start, box.stop, strict=True)):
+    for number, (axis, start, stop) in enumerate(zip(layout.units.axes, box.start, box.stop, strict=True)):
         rows = []
         for index in axis.touching(start, stop):
             low, high = axis.stored(index)
@@ -142,12 +208,25 @@ def wanted(some: Rows, at: int) -> Box:
 
 
 def first_touches(window: Window, layout: Layout, box: Box) -> tuple[list[int], list[int]]:
-    """The boxes of a window in the order in which visits touch them first, and the numbers of those visits."""
-    touched: Ints = np.zeros((), np.int64)
-    for axis, cuts, start, stop in zip(layout.objects.axes, window.cuts, box.start, box.stop, strict=True):
-        meets = axis.touching(start, stop)
-        steps = np.array([axis.index(max(cut, start)) - meets.start for cut in cuts[:-1]], np.int64)
-        touched = np.add.outer(touched * len(meets), steps)
-    touched = touched.ravel()
+    """The boxes of a window in the order in which visits touch them first, and the numbers of those visits.
+
+    The first unit that touches a box is the nearest one along every axis, in whatever order units are walked.
+    """
+    before: Ints = np.zeros((), np.int64)
+    inside: Ints = np.ones((), np.int64)
+    rank: Ints = np.zeros((), np.int64)
+    groups, axes = _groups(layout, box), layout.units.axes
+    for number, (axis, meets, start) in enumerate(zip(axes, _meets(layout, box), box.start, strict=True)):
+        steps = np.array([axis.index(max(cut, start)) - meets.start for cut in window.cuts[number][:-1]], np.int64)
+        shard, length = steps, np.ones_like(steps)
+        if groups is not None:
+            starts, lengths = _starts(groups[number])
+            home = np.searchsorted(starts, steps, "right") - 1
+            shard, length = starts[home], lengths[home]
+        # In whole shards before this one; units in this one; place among those.
+        before = before[..., None] * len(meets) + inside[..., None] * shard
+        inside = inside[..., None] * length
+        rank = rank[..., None] * length + (steps - shard)
+    touched = (before + rank).ravel()
     order = np.argsort(touched, kind="stable")
     return order.tolist(), touched[order].tolist()

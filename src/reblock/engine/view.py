@@ -68,6 +68,10 @@ class View:
         """The same for many, one per row."""
         return list(map(tuple, (indices[:, list(self._places)] + self._firsts[0]).tolist()))
 
+    def unit_indices(self, indices: Ints) -> list[Index]:
+        """The store's own indices of many units, one per row."""
+        return list(map(tuple, (indices[:, list(self._places)] + self._firsts[1]).tolist()))
+
     def unit_index(self, index: Index) -> Index:
         """The store's own index of a unit."""
         return tuple(index[place] + first for place, first in zip(self._places, self._firsts[1], strict=True))

@@ -1,0 +1,79 @@
+"""Shards: where the units of a source lie that are found through an index inside their object.
+
+Indices are asked in the threads that read, for many units at once. One that is out of the ordinary, such as that of a
+file that is not there or lies behind a link, is left to `reading`, which has the words for what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from reblock.engine import native
+from reblock.engine.rows import Rows, locate
+from reblock.engine.view import View
+from reblock.geometry.axis import Ints
+from reblock.model import Extent, Index, Traffic
+
+#: Indices that are remembered: units of one object may be asked for by several threads.
+_KNOWN = 4
+
+
+class _OddError(Exception):
+    """An index that cannot be read in one call."""
+
+
+class Shards:
+    """Finds units through the indices of their objects."""
+
+    def __init__(self, view: View, moves: native.Moves) -> None:
+        self._view, self._moves = view, moves
+        self._read = lru_cache(maxsize=_KNOWN)(self._fetch)
+        self._visited: Index | None = None
+
+    def visit(self) -> None:
+        """Another read box begins."""
+        self._visited = None
+
+    def traffic(self, some: Rows, chosen: Ints) -> Traffic:
+        """What the next rows of a read box add to the counts: of every object its index, and units one by one."""
+        objects = [some.files.objects[at] for at in chosen.tolist()]
+        opens = sum(one != before for before, one in pairwise([self._visited, *objects]))
+        self._visited, runs = objects[-1], len(objects) + opens
+        return Traffic(opens, runs, opens + runs, len(objects) * self._view.layout.unit_bytes)
+
+    def __call__(self, some: Rows, chosen: Ints) -> tuple[Rows, list[int]]:
+        """Some rows, with the places of their units; and which of them are out of the ordinary, and left out."""
+        objects, units = some.files.objects, some.files.units
+        found: list[tuple[int, Extent | None]] = []
+        odd: list[int] = []
+        for index, group in groupby(chosen.tolist(), key=objects.__getitem__):
+            rows = list(group)
+            try:
+                found += zip(rows, self._extents(index, [units[at] for at in rows]), strict=True)
+            except _OddError:
+                odd += rows
+        kept = [at for at, _ in found]
+        files = locate([objects[at] for at in kept], [units[at] for at in kept], [extent for _, extent in found])
+        table = some.table[kept]
+        # Whether a unit is read whole is known already.
+        table[:, : native.HEAD - 1] = files.columns[:, : native.HEAD - 1]
+        return some._replace(table=table, files=files), odd
+
+    def _extents(self, index: Index, units: list[Index]) -> list[Extent | None]:
+        return list(self._view.store.extents(index, units, self._read))
+
+    def _fetch(self, extent: Extent) -> bytes:
+        roots = self._view.store.roots
+        if extent.length is None or not (roots is None or roots.allows(extent.path)):
+            raise _OddError
+        row = np.array([-1, 0, extent.offset, extent.length, 0, 0], np.int64)
+        memory = np.empty(extent.length, np.uint8)
+        path = os.fsencode(extent.path) + b"\0"
+        data = self._moves.fetch(native.address(row), path, memory, extent.length, direct=False)
+        if data is None:
+            raise _OddError
+        return data.tobytes()
