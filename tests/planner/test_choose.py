@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from reblock.cost import PRESETS
-from reblock.cost.estimate import ideal_seconds
+from reblock.cost.estimate import ideal_seconds, one_pass_seconds
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem
@@ -73,3 +73,22 @@ def test_no_plan_is_faster_than_the_ideal(asked: Problem) -> None:
     for other in decision.alternatives:
         if other.cost is not None:
             assert other.cost.seconds >= ideal_seconds(asked) * (1 - 1e-9), other.strategy
+            if other.strategy == "search" or not strategies()[other.strategy].least_seconds:
+                assert not other.plan or len(other.plan.passes) == 1
+                assert other.cost.seconds >= one_pass_seconds(asked) * (1 - 1e-9), other.strategy
+
+
+def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
+    """Slices into columns: a slice meets all columns, and memory holds an eighth of them."""
+    shape = (2048, 512, 512)
+    source = replace(Layout.raw("<f4", Grid.of(shape, (1, 512, 512))), codec="zstd:3", partial_reads=False)
+    target = replace(Layout.raw("<f4", Grid.of(shape, (2048, 32, 32))), partial_writes=False)
+    device = replace(PRESETS["nvme"], decode_bytes_per_second={})
+    roomy, tight = (Problem(source, target, memory, device) for memory in (4 << 30, 256 << 20))
+    assert one_pass_seconds(roomy) == ideal_seconds(roomy)
+    again = 7 * source.nbytes / device.read_bytes_per_second
+    assert one_pass_seconds(tight) == pytest.approx(ideal_seconds(tight) + again)
+    decision = choose(tight)
+    assert len(decision.plan.passes) == 2
+    assert "search" in decision.unasked
+    assert all(a.cost.seconds > decision.cost.seconds for a in decision.alternatives[1:] if a.cost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements
 from reblock.cost.seeks import traffic
+from reblock.geometry.overlap import LISTED_CUTS, QUICK_CUTS
 from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Traffic
 
 #: The part of a pass's time that is lost where reading and writing cannot go on at the same time.
@@ -138,9 +139,41 @@ def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, 
 
 def ideal_seconds(problem: Problem) -> float:
     """What no plan can be faster than: one pass that touches every object once, in little memory."""
+    return _least_seconds(problem, _least_traffic(problem.source))
+
+
+def one_pass_seconds(problem: Problem) -> float:
+    """What no plan of one pass can be faster than in the memory that there is."""
+    reads = _least_traffic(problem.source)
+    return _least_seconds(problem, replace(reads, bytes=max(reads.bytes, _bytes_again(problem))))
+
+
+def _least_seconds(problem: Problem, reads: Traffic) -> float:
     first, _, last = problem.devices
-    sides = _least_traffic(problem.source), _least_traffic(problem.target, writing=True)
-    return float(pass_seconds(*sides, problem.source, problem.target, (first, last)))
+    writes = _least_traffic(problem.target, writing=True)
+    return float(pass_seconds(reads, writes, problem.source, problem.target, (first, last)))
+
+
+def _bytes_again(problem: Problem) -> int:
+    """Bytes that one pass reads at the least, as often as memory makes it read the same units.
+
+    Who reads a unit holds the target objects that it meets. Where those that are written whole take k times the memory
+    that there is, a unit that is read whole is read k times.
+    """
+    source, target = problem.source, problem.target
+    if problem.held or source.partial_reads or target.partial_writes:
+        return 0
+    # Products of many lengths; nothing here has to be exact.
+    read, met = np.array([float(source.itemsize)]), np.array([float(target.itemsize)])
+    for units, objects in zip(source.units.axes, target.objects.axes, strict=True):
+        if units.count > LISTED_CUTS or read.size > QUICK_CUTS:
+            return 0
+        cuts = units.cuts()
+        ends = np.append(cuts[1:], units.length)
+        lengths, places = np.unique(objects.ceils(ends) - objects.floors(cuts), return_inverse=True)
+        read = np.multiply.outer(read, np.bincount(places, ends - cuts)).ravel()
+        met = np.multiply.outer(met, lengths).ravel()
+    return int((read * np.ceil(met / problem.memory_bytes)).sum())
 
 
 def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
-from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, steady_seconds, total
+from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, one_pass_seconds, steady_seconds, total
 from reblock.cost.memory import decoding_bytes, encoding_bytes, flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
@@ -87,7 +87,8 @@ class Decision:
     def alternatives(self) -> tuple[Alternative, ...]:
         """What every strategy has to say, best first, then the refusals."""
         late = [_hear(name, self.problem, self.objective) for name in self.unasked]
-        return (self.heard[0], *_ordered([*self.heard[1:], *late], self.heard[0], self.objective))
+        others = sorted([*self.heard[1:], *late], key=lambda a: (a.strategy != SEARCH, a.strategy))
+        return (self.heard[0], *_ordered(others, self.heard[0], self.objective))
 
     def to_json(self) -> dict[str, Any]:
         passes = []
@@ -163,8 +164,10 @@ def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alter
     known = strategies()
     heard: list[Alternative] = []
     unasked: list[str] = []
-    ideal = ideal_seconds(problem)
-    least = {name: known[name].least_seconds(problem) if name in known else ideal for name in names}
+    least = dict.fromkeys(names, one_pass_seconds(problem))
+    for name in names:
+        if name in known and (bound := known[name].least_seconds):
+            least[name] = bound(problem)
     for name in sorted(names, key=lambda name: (least[name], name == SEARCH)):
         best = min((a.cost.seconds for a in heard if a.cost), default=inf)
         if objective == "time" and least[name] >= best * _AS_GOOD:

@@ -1,8 +1,8 @@
 """Strategies: one paper or idea per module, each a function from Problem to Plan.
 
 A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as
-hyphens); a strategy that cannot serve a problem raises `Refused` with the reason. One that takes long to ask, and has
-more to do than any plan has, may say with `least_seconds(problem)` what its plans take at the least.
+hyphens); a strategy that cannot serve a problem raises `Refused` with the reason. One whose plans have several passes
+says with `least_seconds(problem)` what they take at the least.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from reblock.cost.estimate import ideal_seconds
 from reblock.model import Plan, Problem
 
 
@@ -23,8 +22,8 @@ class Strategy:
 
     propose: Callable[[Problem], Plan]
     """Its plan for a problem."""
-    least_seconds: Callable[[Problem], float] = ideal_seconds
-    """What its plans take at the least."""
+    least_seconds: Callable[[Problem], float] | None = None
+    """What its plans take at the least; None where they are of one pass."""
 
     def __call__(self, problem: Problem) -> Plan:
         return self.propose(problem)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from reblock.cost.estimate import estimate
+from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Plan, Problem
@@ -34,6 +34,9 @@ from reblock.units import format_size
 
 #: Parts of the budget, in 64ths, that a merged chunk may take; rechunker itself knows no other use of memory.
 SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
+
+#: Its plans have one pass or two.
+least_seconds = ideal_seconds
 
 
 def propose(problem: Problem) -> Plan:
