@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 
 import reblock
+from reblock.api.scratch import ScratchFolder
 from reblock.engine import Report
 from reblock.errors import ChangedError, DiskError, LockedError, TargetExistsError, UnfinishedError
+from reblock.model import Plan
+from reblock.storage import registry
+from reblock.storage.journal import Journal
 from reblock.storage.staging import Staging
 
 #: Target and options, with a digest or without.
@@ -42,7 +46,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, A
 
 def start(target: str, *, at: float = 0.5, digest: bool = True, scratch: str | None = None, **options: Any) -> None:
     """A run that is stopped when a part of it is done."""
-    job = reblock.plan("x.npy", target, memory=MEMORY, **options)
+    job = reblock.plan(**{"source": "x.npy", "target": target, "memory": MEMORY, **options})
     enough = threading.Event()
 
     def progress(done: int, whole: int) -> None:
@@ -55,12 +59,13 @@ def start(target: str, *, at: float = 0.5, digest: bool = True, scratch: str | N
 
 def finish(target: str, **options: Any) -> Report:
     """The same again, to its end; the result is right and nothing else is left."""
-    report = reblock.repartition("x.npy", target, memory=MEMORY, **options)
+    report = reblock.repartition(**{"source": "x.npy", "target": target, "memory": MEMORY, **options})
     expected = np.load("x.npy")
     if "transpose" in options:
         expected = expected.transpose([int(axis) for axis in options["transpose"].split(",")])
     assert np.array_equal(reblock.open(target)[...], expected)
-    assert sorted(os.listdir()) == sorted({"x.npy", target.rstrip("/"), *({"scratch"} if "scratch" in options else ())})
+    kept = {"x.npy", options.get("source", "x.npy"), *({"scratch"} if "scratch" in options else ())}
+    assert sorted(os.listdir()) == sorted({*kept, target.rstrip("/")})
     return report
 
 
@@ -286,3 +291,47 @@ def test_an_intermediate_array_that_is_gone_is_made_anew() -> None:
     assert found.scratch is not None
     os.rename(os.path.join(found.scratch, "0"), os.path.join(found.scratch, "gone"))
     finish("y.npy", **TWO_PASSES)
+
+
+def blocks_of(target: str, plan: Plan) -> tuple[set[str], set[str]]:
+    """Blocks of the intermediate array that are there, and those that unfinished boxes need."""
+    journal = Journal.open(Staging(target).journal)
+    assert journal is not None
+    done = {int(box) for group in journal.groups() if group.number == 1 for box in group.boxes}
+    writes, blocks = plan.passes[1].writes, plan.passes[0].writes
+    unfinished = [writes.box(index) for index in writes.indices() if writes.number(index) not in done]
+    store = registry.get("rawblocks").reopen(f"{Staging(target).scratch}/0", "", ScratchFolder(plan, "").schema(0))
+    paths = {index: store.place(index).path for index in blocks.indices()}
+    there = {path for path in paths.values() if os.path.exists(path)}
+    return there, {paths[index] for box in unfinished for index in blocks.touching(box)}
+
+
+@pytest.fixture
+def slices() -> dict[str, Any]:
+    """Encoded slices into thick bars, by way of blocks of which each bar needs its own."""
+    reblock.repartition("x.npy", "x.zarr", chunks="1,40,24", codec="zstd:1")
+    return {"source": "x.zarr", "chunks": "32,8,24", "strategy": "consolidate"}
+
+
+def test_blocks_that_nobody_needs_any_more_are_gone_before_the_end(slices: dict[str, Any]) -> None:
+    plan = reblock.plan(target="y.zarr", memory=MEMORY, **slices).plan
+    start("y.zarr", at=0.6, **slices)
+    there, needed = blocks_of("y.zarr", plan)
+    blocks, boxes = (made.writes.count for made in plan.passes)
+    assert needed <= there
+    assert len(there) < blocks
+    found = reblock.status("y.zarr")
+    assert found is not None
+    report = finish("y.zarr", **slices)
+    assert report.resumed_boxes == found.finished_boxes
+    assert not any("done again" in note for note in report.notes)
+    assert report.write_boxes == blocks + boxes - found.finished_boxes
+
+
+def test_a_block_that_is_gone_and_needed_after_all_is_made_anew(slices: dict[str, Any]) -> None:
+    start("y.zarr", at=0.6, **slices)
+    for path in (built("y.zarr") / "c").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[::-1])
+    report = finish("y.zarr", **slices)
+    assert any("done again" in note for note in report.notes)

@@ -118,3 +118,13 @@ def test_text() -> None:
     assert chunk_text([3, (1, 2), "x"]) == "3,1+2,x"
     assert chunk_text([]) == "()"
     assert str(Grid((Axis.of([1, 2] * 50), Axis()))) == "100 blocks of 2 or less,0"
+
+
+@given(two_grids, st.data())
+def test_blocks_that_meet_chosen_blocks(both: tuple[Grid, Grid], data: st.DataObject) -> None:
+    one, two = both
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=two.count, max_size=two.count)), bool)
+    found = one.meeting(two, chosen.reshape(two.counts))
+    picked = [two.box(index) for index in two.indices() if chosen[two.number(index)]]
+    for index in one.indices():
+        assert found[index] == any(one.box(index).intersect(box) is not None for box in picked)

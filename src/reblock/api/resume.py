@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reblock.api.scratch import KeptScratch
+from reblock.api.scratch import KeptScratch, unfinished
 from reblock.engine.recheck import recheck
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
@@ -20,20 +20,24 @@ from reblock.storage.numbers import Numbers
 
 
 def find_finished(
-    journal: Journal, number: int, sweep: Pass, side: Side, memory_bytes: int
+    journal: Journal, number: int, sweep: Pass, side: Side, memory_bytes: int, needless: Integers | None = None
 ) -> tuple[Numbers, Sums, int]:
-    """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says."""
+    """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says.
+
+    Those that are needless are not looked at.
+    """
     good: list[Integers] = []
     sums: list[Integers] = []
     bad: list[Integers] = []
     for group in journal.groups():
         if group.number != number:
             continue
-        holds = _holds(group, sweep, side, memory_bytes)
-        good.append(group.boxes[holds])
-        bad.append(group.boxes[~holds])
-        if group.sums is not None:
-            sums.append(group.sums[holds])
+        asked = group if needless is None else group.without(needless)
+        holds = _holds(asked, sweep, side, memory_bytes)
+        good.append(asked.boxes[holds])
+        bad.append(asked.boxes[~holds])
+        if asked.sums is not None:
+            sums.append(asked.sums[holds])
     if not good:
         return Numbers(), Sums(), 0
     boxes, places = np.unique(np.concatenate(good), return_index=True)
@@ -62,7 +66,7 @@ def _holds(group: Group, sweep: Pass, side: Side, memory_bytes: int) -> np.ndarr
 def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit) -> int:
     """Trust what is left of the passes before the last; says how many boxes were not what the journal says.
 
-    Goes backwards: a pass whose successor is complete is not needed any more, whatever became of it.
+    Goes backwards: a box of which only finished ones are made is not needed any more, whatever became of it.
     """
     failed = 0
     dropped = journal.dropped()
@@ -81,7 +85,10 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             except StorageError:
                 ledger.note(forget=[number])
                 continue
-            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes)
+            after = plan.passes[number + 1].writes
+            needed = sweep.writes.meeting(after, unfinished(after, ledger.finished(number + 1)))
+            needless = np.flatnonzero(~needed).astype(np.uint64)
+            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, needless)
             failed += bad
-            ledger.trust(number, finished, sums)
+            ledger.trust(number, finished | Numbers.of(needless), sums)
     return failed

@@ -1,4 +1,10 @@
-"""Scratch: intermediate arrays of plans with several passes, as folders of headerless blocks."""
+"""Scratch: intermediate arrays of plans with several passes, as folders of headerless blocks.
+
+A block is gone as soon as all that is made of it is durable: removing takes time, and the room is wanted ::
+
+    blocks        │ 0 │ 1 │ 2 │ 3 │     durable: box 0      → nothing to remove: box 1 needs block 1 too
+    write boxes   │  0  │  1  │  2  │   durable: boxes 0, 1 → blocks 0 and 1 go
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,23 @@ import hashlib
 import os
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from reblock.errors import DiskError
+from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.model import Layout, Plan, Schema, Store
 from reblock.storage import registry
 from reblock.storage.files import disk_errors
 from reblock.storage.group_commit import GroupCommit, side_of
+from reblock.storage.journal import Integers
+from reblock.storage.numbers import Numbers
 from reblock.storage.staging import remove_tree
 
 _FORMAT = "rawblocks"
@@ -68,6 +81,7 @@ class KeptScratch(ScratchFolder):
         self.folder = folder
         self._ledger = ledger
         self._found: dict[int, Store] = {}
+        self._spent: dict[int, Spent] = {}
 
     def __enter__(self) -> Self:
         if self._plan.scratch:
@@ -79,6 +93,8 @@ class KeptScratch(ScratchFolder):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """What is left is needed by the next run; the staging's end is its end."""
+        for spent in self._spent.values():
+            spent.close()
 
     def reopen(self, number: int) -> Store:
         """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
@@ -93,7 +109,12 @@ class KeptScratch(ScratchFolder):
             store = super().make(number)
         if not self._plan.interleaved:
             # Interleaved passes use the same array again for every task: only what they make of it counts.
-            self._ledger.watch(number, side_of(store, self._plan.passes[number], self.folder))
+            side = side_of(store, self._plan.passes[number], self.folder)
+            self._ledger.watch(number, side)
+            if side.alone:
+                made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)
+                spent = self._spent[number] = Spent(store, made, finished)
+                self._ledger.listen(number + 1, spent)
         return store
 
     def drop(self, number: int) -> None:
@@ -101,7 +122,53 @@ class KeptScratch(ScratchFolder):
         if not self._plan.interleaved:
             self._ledger.note(drop=[number])
         self._found.pop(number, None)
+        if number in self._spent:
+            self._spent.pop(number).close()
         super().drop(number)
+
+
+class Spent:
+    """Removes the blocks of an intermediate array that nobody needs any more, in a thread of its own."""
+
+    def __init__(self, store: Store, writes: Grid, finished: Numbers) -> None:
+        """`writes` are the boxes that are made of it, some of which were finished before."""
+        self._store, self._writes = store, writes
+        self._unfinished = unfinished(writes, finished)
+        self._left = self._needed()
+        self._remover = ThreadPoolExecutor(1, "reblock-remove")
+        self._closed = False
+
+    def __call__(self, boxes: Integers) -> None:
+        """These boxes are durable."""
+        self._unfinished.reshape(-1)[boxes] = False
+        needed = self._needed()
+        gone, self._left = np.argwhere(self._left & ~needed), needed
+        if gone.size and not self._closed:
+            paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
+            self._remover.submit(_remove, paths)
+
+    def close(self) -> None:
+        """Remove no more; what is left is left to others."""
+        self._closed = True
+        self._remover.shutdown(cancel_futures=True)
+
+    def _needed(self) -> npt.NDArray[np.bool_]:
+        return self._store.layout.objects.meeting(self._writes, self._unfinished)
+
+
+def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
+    """Boxes of a pass that are not finished, by index."""
+    found = np.ones(writes.count, bool)
+    for start, stop in finished.ranges():
+        found[start:stop] = False
+    return found.reshape(writes.counts)
+
+
+def _remove(paths: list[str]) -> None:
+    """What cannot be removed now is tried again, and complained of, when all of it goes."""
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def kept_folder(target: str, parent: str) -> str:

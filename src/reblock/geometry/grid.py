@@ -9,6 +9,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from reblock.errors import UsageError
 from reblock.geometry.axis import Axis
 from reblock.geometry.box import Box
@@ -125,6 +128,16 @@ class Grid:
     def covers(self, other: Grid) -> bool:
         """Whether every box of this grid is a union of boxes of the other."""
         return self.refine(other).counts == other.counts
+
+    def meeting(self, other: Grid, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which blocks meet any of the chosen blocks of another grid over the same array, both by index."""
+        found = chosen
+        for number, (mine, theirs) in enumerate(zip(self.axes, other.axes, strict=True)):
+            starts = mine.starts(np.arange(mine.count + 1))
+            before = np.insert(np.cumsum(found, axis=number), 0, 0, axis=number)
+            low, high = theirs.indices(starts[:-1]), theirs.indices(np.minimum(starts[1:], mine.length) - 1) + 1
+            found = before.take(high, number) > before.take(low, number)
+        return found
 
     def to_json(self) -> list[Any]:
         """Per axis an integer or a list of lengths."""

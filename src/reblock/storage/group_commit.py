@@ -30,6 +30,8 @@ from reblock.storage import durable
 from reblock.storage.journal import Group, Integers, Journal
 from reblock.storage.numbers import Numbers
 
+#: Told the numbers of boxes that are durable.
+Listener = Callable[[Integers], None]
 #: Longest that a finished box waits.
 AGE_SECONDS = 1.0
 
@@ -68,6 +70,7 @@ class GroupCommit:
         self._unchanged, self._settle = unchanged, settle or durable.settle
         self._sides: dict[int, Side] = {}
         self._finished: dict[int, Numbers] = {}
+        self._listeners: dict[int, Listener] = {}
         self._totals: dict[int, Sums] = {}
         self._state = Condition()
         self._writing = Lock()
@@ -98,6 +101,10 @@ class GroupCommit:
     def watch(self, sweep: int, side: Side) -> None:
         """Say where the boxes of a pass go, before any is recorded."""
         self._sides[sweep] = side
+
+    def listen(self, sweep: int, listener: Listener) -> None:
+        """Have the numbers of the boxes of a pass told when they are durable; it must not take long."""
+        self._listeners[sweep] = listener
 
     def trust(self, sweep: int, boxes: Numbers, sums: Sums) -> None:
         """Boxes of a pass that an earlier attempt has finished, and the sums of all their elements."""
@@ -201,6 +208,8 @@ class GroupCommit:
         with self._writing:
             self._journal.append(group.to_json())
         self.commits += 1
+        if sweep in self._listeners:
+            self._listeners[sweep](group.boxes)
 
 
 def side_of(store: Store, sweep: Pass, root: str) -> Side:

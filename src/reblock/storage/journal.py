@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,12 @@ class Group:
     def sums_of(self, place: int) -> Sums | None:
         """Digest sums of the box at a place of the group."""
         return None if self.sums is None else Sums(int(self.sums[place, 0]), int(self.sums[place, 1]))
+
+    def without(self, boxes: Integers) -> Group:
+        """Those that are not among some others."""
+        kept = ~np.isin(self.boxes, boxes)
+        sums, stamps = (None if values is None else values[kept] for values in (self.sums, self.stamps))
+        return replace(self, boxes=self.boxes[kept], sums=sums, stamps=stamps)
 
     def to_json(self) -> dict[str, Any]:
         """As a line holds it."""
