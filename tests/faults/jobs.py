@@ -37,6 +37,7 @@ JOBS = {
     "hdf5-gzip": Task("y.h5", (*CHUNKS, *ONE_TASK, "--codec", "gzip:1")),
     "many-tasks": Task("y.zarr", (*CHUNKS, "--strategy", "naive")),
     "two-passes": Task("y.npy", ("--transpose", "2,1,0", "--strategy", "multipass")),
+    "scratch-that-goes": Task("y/", ("--chunks", "48,8,44", "--strategy", "multipass")),
     "taking-turns": Task("y/", ("--chunks", "44,2,2", "--transpose", "2,1,0", "--strategy", "multipass")),
 }
 
