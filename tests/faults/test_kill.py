@@ -75,7 +75,7 @@ def test_jobs_are_what_they_are_called(rig: Rig, here: Path, name: str) -> None:
     document = done.document
     assert document["resumed_boxes"] == 0
     tasks = [made["tasks"] for made in document["passes"]]
-    assert (len(tasks) == 2) == (name in ("two-passes", "taking-turns"))
+    assert (len(tasks) == 2) == (name in ("two-passes", "scratch-that-goes", "taking-turns"))
     assert document["interleaved"] == (name == "taking-turns")
     if name == "many-tasks":
         assert tasks[0] > 50
