@@ -136,8 +136,7 @@ class _Pipeline:
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
         self._open: dict[int, Buffer] = {}
         self._lock, self._serial = Lock(), Lock()
-        self._thread = local()
-        self._stopped = Event()
+        self._thread, self._stopped = local(), Event()
         self._error: BaseException | None = None
         self._held = 0
         self.measured = Measured(resumed_boxes=len(self._finished))
