@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reblock.api.scratch import KeptScratch, unfinished
+from reblock.api.scratch import KeptScratch, are_few, unfinished
 from reblock.engine.recheck import recheck
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
@@ -85,10 +85,17 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             except StorageError:
                 ledger.note(forget=[number])
                 continue
-            after = plan.passes[number + 1].writes
-            needed = sweep.writes.meeting(after, unfinished(after, ledger.finished(number + 1)))
-            needless = np.flatnonzero(~needed).astype(np.uint64)
+            needless = _needless(plan, number, ledger)
             finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, needless)
             failed += bad
             ledger.trust(number, finished | Numbers.of(needless), sums)
     return failed
+
+
+def _needless(plan: Plan, number: int, ledger: GroupCommit) -> Integers:
+    """Boxes of a pass of which only finished ones are made."""
+    if not are_few(plan, number):
+        return np.empty(0, np.uint64)
+    after = plan.passes[number + 1].writes
+    needed = plan.passes[number].writes.meeting(after, unfinished(after, ledger.finished(number + 1)))
+    return np.flatnonzero(~needed).astype(np.uint64)

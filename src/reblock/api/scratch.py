@@ -32,6 +32,8 @@ from reblock.storage.numbers import Numbers
 from reblock.storage.staging import remove_tree
 
 _FORMAT = "rawblocks"
+#: Of more boxes no account is kept, so that it takes no memory worth counting: their blocks go at the end.
+_MANY_BOXES = 1 << 17
 
 
 class ScratchFolder:
@@ -111,7 +113,7 @@ class KeptScratch(ScratchFolder):
             # Interleaved passes use the same array again for every task: only what they make of it counts.
             side = side_of(store, self._plan.passes[number], self.folder)
             self._ledger.watch(number, side)
-            if side.alone:
+            if side.alone and are_few(self._plan, number):
                 made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)
                 spent = self._spent[number] = Spent(store, made, finished)
                 self._ledger.listen(number + 1, spent)
@@ -136,24 +138,28 @@ class Spent:
         self._unfinished = unfinished(writes, finished)
         self._left = self._needed()
         self._remover = ThreadPoolExecutor(1, "reblock-remove")
-        self._closed = False
 
     def __call__(self, boxes: Integers) -> None:
         """These boxes are durable."""
         self._unfinished.reshape(-1)[boxes] = False
         needed = self._needed()
         gone, self._left = np.argwhere(self._left & ~needed), needed
-        if gone.size and not self._closed:
+        if gone.size:
             paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
-            self._remover.submit(_remove, paths)
+            with suppress(RuntimeError):  # closed in the meantime
+                self._remover.submit(_remove, paths)
 
     def close(self) -> None:
         """Remove no more; what is left is left to others."""
-        self._closed = True
         self._remover.shutdown(cancel_futures=True)
 
     def _needed(self) -> npt.NDArray[np.bool_]:
         return self._store.layout.objects.meeting(self._writes, self._unfinished)
+
+
+def are_few(plan: Plan, number: int) -> bool:
+    """Whether blocks of an intermediate array, and boxes that are made of them, are few enough to be followed."""
+    return max(made.writes.count for made in plan.passes[number : number + 2]) <= _MANY_BOXES
 
 
 def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
