@@ -234,7 +234,7 @@ class _Pipeline:
         return any(window.buffers[position] is not None for position in positions)
 
     def _start_rows(self, moves: native.Moves, box: Box, window: Window) -> None:
-        """Dispatch the visits of a read box to raw objects, many at a time."""
+        """Dispatch the visits of a read box to units, many at a time."""
         positions, touches = rows.first_touches(window, self._view.layout, box)
         claimed = 0
         if self._shards is not None:
