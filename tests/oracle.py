@@ -8,6 +8,7 @@ every element, runs are counted where sorted offsets jump, and memory is counted
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -188,6 +189,8 @@ class Sweep:
     """Most elements read and not yet written."""
     buffers: int
     """Most elements of write boxes that were begun and not finished."""
+    slabs: int
+    """The same, if along some axes only what was touched counts."""
     steps: int
     """Read boxes."""
     written: int
@@ -203,7 +206,7 @@ class _Marked:
         self.lead = self.trail = 0
 
 
-def sweep(made: Any, target: Any = None) -> Sweep:
+def sweep(made: Any, target: Any = None, slabs: Collection[int] = ()) -> Sweep:
     """Step through a pass; with a `target`, buffers are its stored objects, overhang included."""
     ndim = len(made.order)
     tasks = [_Marked(edges(axis)) for axis in made.tasks.axes]
@@ -221,9 +224,12 @@ def sweep(made: Any, target: Any = None) -> Sweep:
         spans = [stored(axis) for axis in target.objects.axes]
         bulk = np.array([prod(b - a for a, b in pair) for pair in itertools.product(*spans)], np.int64)
         assert bulk.size == size.size
+    bounds = list(itertools.product(*(blocks(axis) for axis in writes)))
+    whole = list(itertools.product(*(stored(axis) for axis in target.objects.axes))) if target is not None else bounds
+    touched: dict[int, set[tuple[int, ...]]] = {}
     left = size.copy()
     open_boxes: set[int] = set()
-    held = peak = buffers = most = steps = written = 0
+    held = peak = buffers = most = thin = steps = written = 0
     for task in boxes(*tasks):
         inside = [
             [pair for pair in blocks(axis) if task[d].start <= pair[0] < task[d].stop] for d, axis in enumerate(reads)
@@ -240,14 +246,27 @@ def sweep(made: Any, target: Any = None) -> Sweep:
                 if number not in open_boxes:
                     open_boxes.add(number)
                     buffers += int(bulk[number])
-            peak, most = max(peak, held), max(most, buffers)
+                touched.setdefault(number, set()).update(_touched(box, bounds[number], whole[number], slabs))
+            peak, most, thin = max(peak, held), max(most, buffers), max(thin, sum(map(len, touched.values())))
             for number in numbers.tolist():
                 if left[number] == 0:
                     open_boxes.remove(number)
                     held -= int(size[number])
                     buffers -= int(bulk[number])
+                    assert len(touched.pop(number)) == bulk[number]
                     written += 1
         assert not open_boxes
         assert held == buffers == 0
     assert not left.any()
-    return Sweep(peak, most, steps, written)
+    return Sweep(peak, most, thin, steps, written)
+
+
+def _touched(
+    box: list[slice], bounds: Sequence[tuple[int, int]], whole: Sequence[tuple[int, int]], slabs: Collection[int]
+) -> Iterator[tuple[int, ...]]:
+    """Elements of a write box's memory that a read box takes: along other axes all, along slabs those it touches."""
+    spans = []
+    for d, ((start, stop), (low, high)) in enumerate(zip(bounds, whole, strict=True)):
+        touched = range(max(start, box[d].start), high if box[d].stop >= stop else box[d].stop)
+        spans.append(touched if d in slabs else range(low, high))
+    return itertools.product(*spans)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oracle
 from reblock.cost import buffer_bytes, held_elements
 from reblock.cost import memory as memory_module
-from reblock.cost.memory import buffer_elements
+from reblock.cost.memory import buffer_elements, long_axes, slab_axes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, overlap
 from reblock.model import Access, Layout, Pass, Problem
@@ -28,7 +28,9 @@ def check(made: Pass, target: Layout | None = None) -> None:
     """Compare both counts; `target` with UNITS access makes buffers whole stored objects."""
     whole = target is not None and made.write_access is Access.UNITS
     target = target or Layout.raw("<u2", made.write)
-    seen = oracle.sweep(made, target if whole else None)
+    for slabs in (made.order[:1], made.order[1:], target.order[:2]):
+        seen = oracle.sweep(made, target if whole else None, slabs)
+        assert buffer_elements(made, target, slabs) == seen.slabs
     assert held_elements(made) == seen.held
     assert buffer_elements(made, target) == seen.buffers
     assert buffer_bytes(made, target) == seen.buffers * target.itemsize
@@ -54,6 +56,25 @@ def test_padded_objects_are_whole_buffers(shape: tuple[int, ...], data: st.DataO
     order = tuple(data.draw(st.permutations(range(len(shape)))))
     made = Pass(data.draw(grids(shape)), blocks, tasks, order, Access.RUNS, Access.UNITS)
     check(made, target)
+
+
+def test_slabs_are_taken_where_whole_boxes_find_no_room() -> None:
+    read, write, tasks = (Grid.of((3500,) * 3, (side,) * 3) for side in (350, 250, 1750))
+    target = Layout.raw("<f2", write)
+    made = Pass(read, write, tasks, (0, 1, 2), Access.UNITS, Access.UNITS)
+    whole, slabs = buffer_bytes(made, target), buffer_bytes(made, target, 0)
+    assert held_elements(made) * 2 < slabs < 0.7 * whole
+    assert slab_axes(made, target, whole) == ()
+    assert buffer_bytes(made, target, whole) == whole
+    assert slab_axes(made, target, whole - 1) == (0,)
+    assert buffer_bytes(made, target, whole - 1) == slabs
+
+
+def test_slabs_are_stretches_of_many_pages() -> None:
+    target = Layout.raw("<f4", Grid.of((500, 500, 500), (500, 500, 500)))
+    assert long_axes((500, 500, 500), target) == (0, 1)
+    assert long_axes((500, 100, 500), target) == (0,)
+    assert long_axes((60, 32, 32), target) == ()
 
 
 def _axis(rng: random.Random, length: int, block: int) -> Axis:

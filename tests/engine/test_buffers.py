@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from reblock.engine.buffers import Buffers, Region, Staging, Stopped
+from reblock.engine.buffers import Buffers, Region, Staging, Stopped, slabs
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.errors import Refused
 
@@ -109,3 +109,40 @@ def test_threads_stage_in_memory_of_their_own() -> None:
     grown = one("stored", 3 << 20)
     grown[:] = 3
     assert (second == 2).all()
+
+
+def test_slabs_count_when_they_are_taken() -> None:
+    buffers = Buffers(100)
+    assert buffers.count([40, 50, 20]) == 2
+    assert buffers.count([20]) == 0
+    first = slabs(300)
+    first.count(40)
+    first.count(50)
+    buffers.give([first])
+    assert buffers.count([60, 40], wait=True) == 2
+    assert buffers.peak == 100
+    with pytest.raises(Refused, match="a buffer of 101 bytes does not fit into the 100"):
+        buffers.count([101], wait=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell of no single mapping")
+def test_slabs_take_the_pages_that_are_touched_and_give_them_back() -> None:
+    memory = slabs(64 << 20)
+    assert _resident(memory.start) == 0
+    memory.flat[: 1 << 20] = 1
+    assert 1 << 20 <= _resident(memory.start) <= (1 << 20) + PAGE_BYTES
+    buffers = Buffers(1 << 20)
+    buffers.count([1 << 20])
+    memory.count(1 << 20)
+    buffers.give([memory])
+    assert _resident(memory.start) == 0
+
+
+def _resident(start: int) -> int:
+    """Bytes that a mapping has in memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        low, _, rest = line.partition("-")
+        if rest and low.strip("0123456789abcdef") == "" and int(low, 16) <= start < int(rest.split()[0], 16):
+            return next(int(more.split()[1]) << 10 for more in lines if more.startswith("Rss:"))
+    raise AssertionError(f"nothing is mapped at {start:x}")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cases import check_pass, cuts, fill, make
-from reblock.cost import PRESETS
+from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
 from reblock.engine import View, execute, execute_in_order, load
 from reblock.errors import InfeasibleError, Refused
@@ -18,6 +18,7 @@ from reblock.geometry import Axis, Box, Grid
 from reblock.model import Problem
 from reblock.planner import choose
 from reblock.strategies import strategies
+from reblock.strategies.family import fit, one_pass
 from reblock.testing.recording import RecordingDisk
 
 FORMATS = ("blocks", "rawblocks", "zarr", "zarr2")
@@ -84,6 +85,45 @@ def test_the_threaded_engine_does_the_same_within_its_budget(format_name: str, s
     assert measured.peak_bytes <= predicted.peak_bytes <= problem.memory_bytes
     target.commit()
     assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("format_name", [*FORMATS, "hdf5"])
+def test_slabs_do_the_same_in_less_memory(
+    format_name: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slabs of any size, in passes that hold more than one row of boxes: read in half boxes, written whole."""
+    monkeypatch.setattr(memory, "SLAB_BYTES", 1)
+    rng = random.Random(f"slabs{format_name}{compiled}")
+    used = 0
+    for number in range(12):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        view, wanted, chunks = random_case(rng, folder, rng.choice(FORMATS))
+        regular = tuple(c if isinstance(c, int) else max(c) for c in chunks)
+        target = make(folder, "target", format_name, wanted.shape, regular)
+        problem = Problem(view.layout, target.layout, 1 << 30, PRESETS["nvme"])
+        read = Grid(tuple(Axis.regular(n, rng.randint(1, max(n // 2, 1))) for n in wanted.shape))
+        whole, order = Grid.whole(wanted.shape), tuple(rng.sample(range(wanted.ndim), wanted.ndim))
+        objects = target.layout.objects.clipped()
+        made = one_pass("slabs", problem, read=read, write=objects, tasks=whole, order=order)
+        plan = fit(made, problem, frugal=True)
+        sides = (plan.passes[0], view.layout, target.layout)
+        used += bool(memory.slab_axes(sides[0], sides[2], plan.memory_bytes - memory.flight_bytes(*sides)))
+        measured = execute(
+            plan.passes[0],
+            view,
+            target,
+            memory_bytes=plan.memory_bytes,
+            depth=plan.depth,
+            disk=None if compiled else RecordingDisk(),
+        )
+        (predicted,) = estimate_passes(plan, problem)
+        assert (measured.source, measured.target) == (predicted.source, predicted.target)
+        assert measured.peak_bytes <= predicted.peak_bytes == plan.memory_bytes
+        target.commit()
+        assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
+    assert used >= 2
 
 
 def test_an_axis_can_be_read_in_any_order(tmp_path: Path) -> None:

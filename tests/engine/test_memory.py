@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import reblock
+from reblock.cost.memory import flight_bytes, slab_axes
+
 SCRIPT = """
 import sys, threading, reblock
 from reblock.storage import registry
@@ -51,3 +54,22 @@ def test_the_process_stays_within_the_budget(target: str, chunks: str, memory: s
     budget = int(memory.removesuffix("MiB")) << 20
     assert measured <= predicted <= budget
     assert taken <= budget + (16 << 20)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel does not reset the peak here")
+def test_so_does_one_that_takes_boxes_in_slabs(tmp_path: Path) -> None:
+    """Whole boxes, two rows of them, would take 34 MiB: no budget here has room for that."""
+    array = np.random.default_rng(0).integers(0, 999, (200, 200, 320), "u4")
+    np.save(tmp_path / "seed.npy", array)
+    source, target = tmp_path / "source.zarr", tmp_path / "target.zarr"
+    reblock.repartition(tmp_path / "seed.npy", source, chunks="40,200,40")
+    planned = reblock.plan(source, chunks="70,200,320", memory="28MiB")
+    (sweep,), problem = planned.plan.passes, planned.decision.problem
+    room = planned.plan.memory_bytes - flight_bytes(sweep, problem.source, problem.target, planned.plan.depth)
+    assert slab_axes(sweep, problem.target, room) == (0,)
+    arguments = [source, target, "70,200,320", "28MiB", "none"]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, check=True, text=True)
+    taken, measured, predicted = map(int, done.stdout.split())
+    assert measured <= predicted <= 28 << 20
+    assert taken <= (28 << 20) + (4 << 20)
+    assert np.array_equal(reblock.open(target)[...], array)

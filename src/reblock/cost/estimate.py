@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements
+from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements, slab_axes
 from reblock.cost.seeks import traffic
 from reblock.geometry.overlap import LISTED_CUTS, QUICK_CUTS
 from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Traffic
@@ -42,7 +42,9 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
-    seconds = float(pass_seconds(reads, writes, source, target, devices))
+    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
+    slabs = bool(slab_axes(sweep, target, room))
+    seconds = float(pass_seconds(reads, writes, source, target, devices, slabs=slabs))
     peak = allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes)
     # Parts of objects are written through the page cache, which takes memory for all of them.
     cached = writes.bytes if sweep.write_access is Access.RUNS else 0
@@ -63,7 +65,7 @@ def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
     if sweep.reads.count < 2 or not behind:
         return 1.0
-    return 1.0 + STALL * min(max(buffer_bytes(sweep, target) + behind - room, 0) / behind, 1.0)
+    return 1.0 + STALL * min(max(buffer_bytes(sweep, target, room) + behind - room, 0) / behind, 1.0)
 
 
 def steady_seconds(plan: Plan, problem: Problem) -> float:
@@ -124,8 +126,19 @@ class Counts(Protocol):
     def bytes(self) -> Any: ...
 
 
-def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, devices: tuple[Device, Device]) -> Any:
-    """Time of a pass: reads and writes take turns on one device and overlap on two; the cores work beside them."""
+def pass_seconds(
+    reads: Counts,
+    writes: Counts,
+    source: Layout,
+    target: Layout,
+    devices: tuple[Device, Device],
+    *,
+    slabs: bool = False,
+) -> Any:
+    """Time of a pass: reads and writes take turns on one device and overlap on two; the cores work beside them.
+
+    Slabs are fresh memory, all of them.
+    """
     from_device, to_device = devices
     reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second)
     writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second)
@@ -134,6 +147,8 @@ def pass_seconds(reads: Counts, writes: Counts, source: Layout, target: Layout, 
     working = np.maximum(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
     working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
     working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
+    if slabs:
+        working = working + writes.bytes / to_device.fresh_bytes_per_second
     return np.maximum(moved, working)
 
 

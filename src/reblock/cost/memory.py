@@ -16,12 +16,14 @@ be the maximum. Along an axis that repeats, the terms are linear in the number o
 the last two periods are enough. With a task grid the peak is the largest over the classes of tasks.
 
 What the engine allocates follows the same recursion with r(p) = the length of write blocks first touched at p:
-it keeps one buffer per write box, from its first element to its last.
+it keeps one buffer per write box, from its first element to its last. Where memory does not allow that, it takes the
+memory of a write box in slabs, when a read box first touches them: then r(p) is the block's length again along the
+outer axes of a write box's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -52,6 +54,10 @@ LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
 #: A peak up to which there is a box for every unit in flight.
 LITTLE_PEAK = 192 << 20
 
+#: Slabs are cut along an axis where a write box's memory runs on for this long: a slab takes the rest of a page at the
+#: end of each such stretch, which is the part of it that is counted.
+SLAB_BYTES, SLAB_PART = 256 << 10, 64
+
 Points = tuple[tuple[int, int], ...]
 
 
@@ -69,30 +75,58 @@ class Steps:
 
 def held_elements(sweep: Pass) -> int:
     """Most elements read and not yet written at any step (the papers' count)."""
-    return _peak(sweep, allocated=False, padded=None)
+    return _peak(sweep, sweep.order, padded=None)
 
 
-def buffer_elements(sweep: Pass, target: Layout) -> int:
-    """Most elements in write buffers at any step."""
+def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) -> int:
+    """Most elements in write buffers at any step, if they are taken in slabs along some axes."""
     padded = target if sweep.write_access is Access.UNITS else None
-    return _peak(sweep, allocated=True, padded=padded)
+    return _peak(sweep, slabs, padded=padded)
 
 
-def buffer_bytes(sweep: Pass, target: Layout) -> int:
-    """Most bytes of write buffers at any step."""
+def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
+    """Most bytes of write buffers at any step: of whole boxes, or of slabs where those do not find room."""
+    slabs = () if room is None else slab_axes(sweep, target, room)
+    if slabs:
+        return _slab_bytes(sweep, target, slabs)
     return buffer_elements(sweep, target) * target.itemsize
 
 
-def _peak(sweep: Pass, *, allocated: bool, padded: Layout | None) -> int:
+def slab_axes(sweep: Pass, target: Layout, room: int) -> tuple[int, ...]:
+    """The axes along which write boxes are taken in slabs: none where whole ones find room or take no more."""
+    whole = buffer_elements(sweep, target) * target.itemsize
+    axes = long_axes(sweep.writes.largest, target) if whole > room else ()
+    return axes if axes and _slab_bytes(sweep, target, axes) < whole else ()
+
+
+def _slab_bytes(sweep: Pass, target: Layout, axes: tuple[int, ...]) -> int:
+    return with_pages(buffer_elements(sweep, target, axes) * target.itemsize)
+
+
+def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:
+    """The outer axes of a box's memory that can be cut into slabs."""
+    axes = target.order
+    return tuple(
+        axis for place, axis in enumerate(axes) if prod(box[a] for a in axes[place:]) * target.itemsize >= SLAB_BYTES
+    )
+
+
+def with_pages(size: int) -> int:
+    """What counts for slabs of that size: pages are taken whole."""
+    return size + size // SLAB_PART
+
+
+def _peak(sweep: Pass, slabs: Collection[int], *, padded: Layout | None) -> int:
+    """The peak where write boxes take memory element by element along some axes, and at once along the others."""
     grids = (sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes)
     trails = [axis.trail for axis in padded.objects.axes] if padded else [0] * len(sweep.order)
-    return _peak_of(tuple((*(axes[a] for axes in grids), trails[a]) for a in sweep.order), allocated=allocated)
+    return _peak_of(tuple((*(axes[a] for axes in grids), trails[a], a not in slabs) for a in sweep.order))
 
 
 @lru_cache(maxsize=4096)
-def _peak_of(axes: tuple[tuple[Axis, Axis, Axis, int], ...], *, allocated: bool) -> int:
-    """The same by read, write and task blocks and by what sticks out, axis by axis."""
-    classes = [_classes(*axis, allocated=allocated) for axis in axes]
+def _peak_of(axes: tuple[tuple[Axis, Axis, Axis, int, bool], ...]) -> int:
+    """The same by read, write and task blocks, by what sticks out and by whether blocks are whole, axis by axis."""
+    classes = [_classes(*axis[:4], allocated=axis[4]) for axis in axes]
     if not all(classes):
         return 0
     if prod(map(len, classes)) > MANY_CLASSES:
@@ -287,9 +321,9 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     each unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first
     time costs time too.
     """
-    buffers = buffer_bytes(sweep, target)
-    everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     flight = flight_bytes(sweep, source, target, depth)
+    buffers = buffer_bytes(sweep, target, memory_bytes - flight)
+    everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
     box = prod(sweep.writes.largest) * target.itemsize
     if buffers + flight + depth * box <= LITTLE_PEAK:

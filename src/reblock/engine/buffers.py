@@ -38,11 +38,13 @@ class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
 class Memory:
     """A piece of the budget: bytes, and the record that is kept of the write box in them."""
 
-    __slots__ = ("at", "flat", "record", "release", "start")
+    __slots__ = ("at", "flat", "record", "release", "slabs", "start")
 
     def __init__(self, flat: Flat, release: Release) -> None:
         self.flat = flat
         """The bytes."""
+        self.slabs: int | None = None
+        """How many of them count; None where they all do."""
         self.release = release
         """Gives them back to the system."""
         self.record = _Record()
@@ -52,12 +54,17 @@ class Memory:
         self.start = self.record[0] = ctypes.addressof(ctypes.c_char.from_buffer(flat.data)) if flat.size else 0
         """Where the bytes are."""
 
+    def count(self, size: int) -> None:
+        """Another slab is taken."""
+        self.slabs = (self.slabs or 0) + size
+
 
 class Buffers:
     """A byte-counted budget of write buffers.
 
     One thread takes, in plan order; any thread gives back. A buffer given back stays mapped for the next box of
-    its size, and counts, until its room is needed for another size.
+    its size, and counts, until its room is needed for another size. Slabs are counted when they are first touched: the
+    system gives memory for a page no sooner, and has it back as soon as the buffer is given back.
     """
 
     def __init__(self, limit: int) -> None:
@@ -75,22 +82,35 @@ class Buffers:
         taken: list[Memory] = []
         with self._changed:
             for size in sizes:
-                if self._used + size > self.limit:
-                    if taken or not wait:
-                        break
-                    self._wait_for(size)
-                self._used += size
+                if not self._reserve(size, wait=wait and not taken):
+                    break
                 taken.append(self._unspare(size) if size in self._spare else self._make(size))
             if self._stopped:
                 raise Stopped
         return taken
 
-    def _wait_for(self, size: int) -> None:
-        if size > self.limit:
-            raise Refused(
-                f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them"
-            )
-        self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
+    def count(self, sizes: Sequence[int], *, wait: bool = False) -> int:
+        """The same for slabs: how many of them are counted."""
+        with self._changed:
+            counted = 0
+            while counted < len(sizes) and self._reserve(sizes[counted], wait=wait and not counted):
+                counted += 1
+            self.peak = max(self.peak, self._used)
+            if self._stopped:
+                raise Stopped
+        return counted
+
+    def _reserve(self, size: int, *, wait: bool) -> bool:
+        if self._used + size > self.limit:
+            if not wait:
+                return False
+            if size > self.limit:
+                raise Refused(
+                    f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them"
+                )
+            self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
+        self._used += size
+        return True
 
     def _make(self, size: int) -> Memory:
         """A buffer that counts already; spare ones of other sizes make room for it."""
@@ -109,8 +129,14 @@ class Buffers:
 
     def give(self, memories: list[Memory]) -> None:
         """Take buffers back."""
+        for memory in memories:
+            if memory.slabs is not None:
+                memory.release()
         with self._changed:
             for memory in memories:
+                if memory.slabs is not None:
+                    self._used -= memory.slabs
+                    continue
                 size = memory.flat.size
                 self._used -= size
                 self._spare_bytes += size
@@ -149,17 +175,25 @@ class Region:
         return np.frombuffer(mapping, np.uint8, size, start), partial(_release, mapping, start, round_up(size))
 
 
+def slabs(size: int) -> Memory:
+    """Memory of which only those pages are taken that are touched; none of it counts yet."""
+    mapping = _mapped(size, huge=False)
+    memory = Memory(np.frombuffer(mapping, np.uint8, size), partial(_release, mapping, 0, len(mapping)))
+    memory.slabs = 0
+    return memory
+
+
 def allocate(size: int) -> Flat:
     """Fresh memory, page-aligned where it is large."""
     return np.empty(size, np.uint8) if size < _MAPPED_BYTES else np.frombuffer(_mapped(size), np.uint8, size)
 
 
-def _mapped(size: int) -> mmap.mmap:
+def _mapped(size: int, *, huge: bool = True) -> mmap.mmap:
     # Python maps memory for several processes unless told otherwise, and gets no huge pages for that.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     mapping = mmap.mmap(-1, round_up(size), **private)
     if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        mapping.madvise(mmap.MADV_HUGEPAGE)
+        mapping.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
     return mapping
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,7 +29,8 @@ import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES, flight_bytes
 from reblock.engine import native, rows
-from reblock.engine.buffers import Buffers, Region, Staging, Stopped, keep_freed_memory
+from reblock.engine.buffers import Region, Staging, Stopped, keep_freed_memory
+from reblock.engine.claims import claims
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.encoded import Units
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
@@ -118,7 +119,6 @@ class _Pipeline:
         self._disk = disk or Disk()
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         self._flight = flight_bytes(sweep, view.layout, store.layout, depth)
-        self._buffers = Buffers(memory_bytes - self._flight)
         self._region = Region(self._flight)
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
@@ -134,7 +134,9 @@ class _Pipeline:
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
-        self._open: dict[int, Buffer] = {}
+        limit = memory_bytes - self._flight
+        self._claims = claims(sweep, store.layout, limit, self._scatter, self._writer, self._finished)
+        self._buffers, self._open = self._claims.buffers, self._claims.open
         self._lock, self._serial = Lock(), Lock()
         self._thread, self._stopped = local(), Event()
         self._error: BaseException | None = None
@@ -157,6 +159,7 @@ class _Pipeline:
                 self._fail(error)
         if self._error is not None:
             raise self._error
+        self.measured.times.wait += self._claims.waited
         self.measured.peak_bytes = self._buffers.peak + self._flight
         self.measured.seconds = perf_counter() - began
         return self.measured
@@ -167,7 +170,7 @@ class _Pipeline:
         for task in tasks:
             for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
                 box = sweep.reads.box(index)
-                window = self._scatter.window(box, self._open)
+                window = self._claims.window(box)
                 if self._moves is not None and self._view.layout.dtype == self._writer.store.layout.dtype:
                     self._start_rows(self._moves, box, window)
                 else:
@@ -184,54 +187,24 @@ class _Pipeline:
         if self._watch.cancelled():
             raise KeyboardInterrupt
 
-    def _claim(self, window: Window, positions: Sequence[int], *, wait: bool = False) -> int:
-        """Take memory for the write boxes that need some, as far as there is any; says for how many that is settled.
-
-        With `wait` it is settled for the first one at least.
-        """
-        needed = [
-            (place, position)
-            for place, position in enumerate(positions)
-            if window.buffers[position] is None and window.numbers[position] not in self._finished
-        ]
-        sizes = [window.sizes[position] for _, position in needed]
-        memories = self._buffers.take(sizes)
-        if wait and needed and needed[0][0] == 0 and not memories:
-            began = perf_counter()
-            memories = self._buffers.take(sizes, wait=True)
-            self.measured.times.wait += perf_counter() - began
-        for (_, position), memory in zip(needed, memories, strict=False):
-            number = window.numbers[position]
-            buffer = self._open[number] = self._writer.buffer(number, window.elements[position], memory)
-            window.put(position, buffer)
-        return needed[len(memories)][0] if len(memories) < len(needed) else len(positions)
-
     def _start(self, visit: Visit, window: Window) -> None:
         """Dispatch a visit that is made one by one."""
         self._check()
         if not visit.raw:
             # Every piece is claimed, wanted or not by an earlier one.
-            if any([self._claim_all(window, piece.wanted) for piece in visit.pieces]):  # noqa: C419
+            if any([self._claims.claim_all(window, piece.wanted) for piece in visit.pieces]):  # noqa: C419
                 self.measured.source += visit_traffic(visit)
                 self._submit(self._read_units, visit, window)
             return
         shared, wanted = Shared(visit, self._source), False
         for piece in visit.pieces:
-            if not self._claim_all(window, piece.wanted):
+            if not self._claims.claim_all(window, piece.wanted):
                 shared.done()
                 continue
             if not wanted:
                 wanted = True
                 self.measured.source += visit_traffic(visit)
             self._submit(self._read_piece, shared, piece, window)
-
-    def _claim_all(self, window: Window, box: Box) -> bool:
-        """Take memory for all write boxes that a box meets; says whether anything of it is wanted."""
-        positions = list(window.touching(box)) if box.size else []
-        claimed = 0
-        while claimed < len(positions):
-            claimed += self._claim(window, positions[claimed:], wait=True)
-        return any(window.buffers[position] is not None for position in positions)
 
     def _start_rows(self, moves: native.Moves, box: Box, window: Window) -> None:
         """Dispatch the visits of a read box to units, many at a time."""
@@ -245,13 +218,13 @@ class _Pipeline:
             while start < count:
                 stop = min(start + step, count)
                 touched = bisect_left(touches, some.first + stop, claimed)
-                claimed += self._claim(window, positions[claimed:touched])
+                claimed += self._claims.claim(window, positions[claimed:touched])
                 while claimed < touched:
                     # What was claimed can only become free if what goes there is on its way.
                     first = touches[claimed] - some.first
                     self._send(moves, some, start, first, window)
                     start = max(start, first)
-                    claimed += self._claim(window, positions[claimed:touched], wait=True)
+                    claimed += self._claims.claim(window, positions[claimed:touched], wait=True)
                 self._send(moves, some, start, stop, window)
                 start = stop
 

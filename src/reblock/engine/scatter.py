@@ -29,6 +29,8 @@ class _Place(NamedTuple):
     """Per axis how many."""
     cuts: tuple[list[int], ...]
     """Per axis their bounds."""
+    lengths: list[list[int]]
+    """Per axis the lengths of their buffers."""
     arrays: tuple[Ints, Ints, Ints]
     """Counts, cuts and buffer lengths as the compiled loop wants them."""
     numbers: list[int]
@@ -42,13 +44,17 @@ class _Place(NamedTuple):
 class Window:
     """The write boxes that a read box meets; a box has its buffer here once a piece that touches it is on its way."""
 
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: _Place, box: Box) -> None:
         self._place = place
+        self.box = box
         self.numbers = place.numbers
         self.cuts = place.cuts
         self.shape = place.shape
         self.elements = place.elements
         self.sizes = place.sizes
+        self.lengths = place.lengths
+        self.needs = list(place.sizes)
+        """Bytes that are still to be taken for each."""
         self.buffers: list[Buffer | None] = [None] * len(place.numbers)
         self._table = np.zeros(max(len(place.numbers), 1), np.uint64)
         self.native = native.Window(*map(native.address, (*place.arrays, self._table)))
@@ -56,6 +62,7 @@ class Window:
     def put(self, position: int, buffer: Buffer) -> None:
         """From now on elements go there."""
         self.buffers[position] = buffer
+        self.needs[position] = 0
         self._table[position] = buffer.memory.at
 
     def touching(self, box: Box) -> Iterator[int]:
@@ -87,7 +94,7 @@ class Scatter:
     def window(self, box: Box, opened: Mapping[int, Buffer]) -> Window:
         """The write boxes that a read box meets, with the buffers of those that are open already."""
         ranges = (axis.touching(a, b) for axis, a, b in zip(self._writes.axes, box.start, box.stop, strict=True))
-        window = Window(self._place(tuple((meets.start, meets.stop) for meets in ranges)))
+        window = Window(self._place(tuple((meets.start, meets.stop) for meets in ranges)), box)
         for position, number in enumerate(window.numbers):
             if number in opened:
                 window.put(position, opened[number])
@@ -130,6 +137,7 @@ class Scatter:
         return _Place(
             shape,
             tuple(cuts),
+            lengths,
             (_ints(shape), _ints([cut for one in cuts for cut in one]), _ints([n for one in lengths for n in one])),
             *(many.ravel().tolist() for many in (numbers, elements, sizes)),
         )

@@ -142,7 +142,7 @@ class Writer:
         serial: AbstractContextManager[object] | None = None,
     ) -> None:
         self.store = store
-        self._boxes = boxes
+        self.boxes = boxes
         self._disk = disk
         layout = store.layout
         self._raw = not (layout.encoded or layout.indexed)
@@ -153,11 +153,16 @@ class Writer:
 
     def buffer(self, number: int, elements: int, memory: Memory) -> Buffer:
         """A write box in its memory, with nothing in it yet but what sticks out of the array."""
-        buffer = Buffer(self._boxes, number, elements, memory)
+        buffer = Buffer(self.boxes, number, elements, memory)
         if elements * self.store.layout.itemsize != memory.flat.size:
-            fill = self.store.schema.fill_value
-            buffer.array[...] = 0 if fill is None else fill
+            self.pad(buffer, buffer.stored)
         return buffer
+
+    def pad(self, buffer: Buffer, part: Box) -> None:
+        """Fill a part of a buffer, if anything of the buffer sticks out of the array."""
+        if buffer.elements * self.store.layout.itemsize != buffer.memory.flat.size:
+            fill = self.store.schema.fill_value
+            buffer.array[part.within(buffer.stored).slices] = 0 if fill is None else fill
 
     # ---------------------------------------------------------------- many boxes
     def write(self, buffers: Sequence[Buffer], times: Times) -> tuple[Traffic, list[Finished]]:
@@ -179,7 +184,7 @@ class Writer:
     ) -> tuple[Traffic, list[Finished]]:
         finished, rows = [], array("q")
         kept: list[object] = []
-        for buffer, owner in zip(buffers, self._boxes.indices([buffer.number for buffer in buffers]), strict=True):
+        for buffer, owner in zip(buffers, self.boxes.indices([buffer.number for buffer in buffers]), strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
             data = self._bytes(buffer, times)
             flat = buffer.memory.flat
@@ -225,7 +230,7 @@ class Writer:
                 self.store.write_box(buffer.box, buffer.array[buffer.box.within(buffer.stored).slices])
             times.write += perf_counter() - began
             return self._whole(buffer, size), ""
-        if self._boxes.access is Access.RUNS:
+        if self.boxes.access is Access.RUNS:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done

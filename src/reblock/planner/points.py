@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.memory import axis_carry
+from reblock.cost.memory import axis_carry, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Overlap, overlap
 from reblock.model import Problem
@@ -80,14 +80,15 @@ class Rules(NamedTuple):
     partial_writes: bool
     """The target can be written by byte runs."""
     held: bool
-    """Count memory as elements held."""
+    """Count memory as elements held, or taken in slabs."""
 
 
-def points_of(problem: Problem, axis: int, *, cut: bool) -> list[Point]:
-    """Every point of one axis of a problem, with or without read lengths below one block."""
+def points_of(problem: Problem, axis: int, *, cut: bool, slabs: bool) -> list[Point]:
+    """Every point of one axis of a problem, with or without read lengths below one block, with or without slabs."""
     source, target = problem.source, problem.target
     sides = Sides(source.objects.axes[axis], source.units.axes[axis], target.objects.axes[axis])
-    rules = Rules(cut and source.partial_reads, source.partial_reads, target.partial_writes, problem.held)
+    held = problem.held or (slabs and axis in long_axes(target.objects.largest, target))
+    rules = Rules(cut and source.partial_reads, source.partial_reads, target.partial_writes, held)
     return _axis_points(sides, rules)
 
 

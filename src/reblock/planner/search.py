@@ -28,13 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reblock.cost.estimate import estimate, pass_seconds, touching_seconds
+from reblock.cost.estimate import estimate, ideal_seconds, pass_seconds, touching_seconds
 from reblock.cost.memory import (
     buffer_bytes,
     decoding_bytes,
     encoding_bytes,
     flight_bytes,
     held_elements,
+    long_axes,
     piece_bytes,
 )
 from reblock.errors import Refused
@@ -49,6 +50,8 @@ MANY_POINTS = 200_000
 MANY_TRIALS = 400
 #: Candidates that are priced exactly after the first that fits.
 MANY_MORE = 12
+#: Who is this near to what no plan can beat, or so many seconds, is not worth another search.
+NEAR, SOON = 1.02, 1.0
 
 Floats = npt.NDArray[np.float64]
 #: Sorts costs, or arrays of costs: the first entry decides, the others break ties.
@@ -64,11 +67,25 @@ class Found(NamedTuple):
     """The plan."""
 
 
+class Scope(NamedTuple):
+    """What is searched."""
+
+    cut: bool
+    """Read lengths below one block, too."""
+    slabs: bool
+    """Write boxes that are taken in slabs, where whole ones do not fit."""
+    frugal: bool
+    """Plans that take no more memory than they must."""
+
+
 def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out."""
-    plans = []
-    for cut in (True,) if frugal else (False, True):
-        found, exact = _search(problem, key, cut=cut, frugal=frugal)
+    plans: list[tuple[Found, bool]] = []
+    for scope in _scopes(problem, frugal=frugal):
+        if scope.slabs and plans and min(found.rank[0] for found, _ in plans) <= _near(problem, key):
+            plans = [(found, False) for found, _ in plans]
+            break
+        found, exact = _search(problem, key, scope)
         if found is not None:
             plans.append((found, exact))
             cost = estimate(found.plan, problem)
@@ -80,21 +97,34 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Pla
     return best.plan, exact
 
 
-def _search(problem: Problem, key: Ranking, *, cut: bool, frugal: bool) -> tuple[Found | None, bool]:
-    """The same with or without read lengths below one block."""
-    points = [points_of(problem, axis, cut=cut) for axis in range(problem.target.ndim)]
+def _scopes(problem: Problem, *, frugal: bool) -> list[Scope]:
+    slabs = not problem.held and bool(long_axes(problem.target.objects.largest, problem.target))
+    if frugal:
+        return [Scope(cut=True, slabs=slabs, frugal=True)]
+    return [Scope(cut, some, frugal=False) for some in ((False, True) if slabs else (False,)) for cut in (False, True)]
+
+
+def _near(problem: Problem, key: Ranking) -> float:
+    """A rank that is nearly as good as one can be."""
+    size, seconds = prod(problem.shape) * problem.source.itemsize, NEAR * ideal_seconds(problem) + SOON
+    return float(key(Prices(*np.array([NEAR * problem.lower_bound_seeks, size, size, seconds, 0.0])))[0])
+
+
+def _search(problem: Problem, key: Ranking, scope: Scope) -> tuple[Found | None, bool]:
+    """The same in one scope."""
+    points = [points_of(problem, axis, cut=scope.cut, slabs=scope.slabs) for axis in range(problem.target.ndim)]
     orders = _orders(problem.target.ndim)
     if prod(map(len, points)) <= MANY_POINTS:
-        found, exact = _best_that_fits(problem, points, key, orders, frugal=frugal)
+        found, exact = _best_that_fits(problem, points, key, orders, scope)
         if found is not None or exact:
             return found, exact and len(orders) == factorial(problem.target.ndim)
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
     fewer = [thin(p, limit) for p in points]
-    return _best_that_fits(problem, fewer, key, orders, frugal=frugal)[0], False
+    return _best_that_fits(problem, fewer, key, orders, scope)[0], False
 
 
 def _best_that_fits(
-    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]], *, frugal: bool
+    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]], scope: Scope
 ) -> tuple[Found | None, bool]:
     """The best pass that fits, and whether no other can be better.
 
@@ -109,9 +139,9 @@ def _best_that_fits(
         if tried >= MANY_TRIALS or (best is not None and (not more or rest.min() >= best.rank[0])):
             return best, best is not None and bool(rest.min() >= best.rank[0])
         more -= best is not None
-        light = _lightest(made, problem, orders)
+        light = _lightest(made, problem, orders, slabs=scope.slabs)
         if light is not None:
-            plan = fit(Plan("search", problem.shape, (light,)), problem, frugal=frugal)
+            plan = fit(Plan("search", problem.shape, (light,)), problem, frugal=scope.frugal)
             best = min(filter(None, (best, Found(key(estimate(plan, problem)), plan))), key=lambda found: found.rank)
     return best, True
 
@@ -124,7 +154,7 @@ def _orders(ndim: int) -> list[tuple[int, ...]]:
     return [axes, *((a, *(b for b in axes if b != a)) for a in axes[1:]), axes[::-1]]
 
 
-def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> Pass | None:
+def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, slabs: bool) -> Pass | None:
     """The pass in the first order whose exact memory fits."""
     for order in orders:
         sweep = Pass(made.read, made.write, made.tasks, order, made.read_access, made.write_access)
@@ -132,7 +162,8 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> Pa
             if problem.held:
                 needs = held_elements(sweep) * problem.target.itemsize
             else:
-                needs = buffer_bytes(sweep, problem.target) + flight_bytes(sweep, problem.source, problem.target)
+                needs = flight_bytes(sweep, problem.source, problem.target)
+                needs += buffer_bytes(sweep, problem.target, problem.memory_bytes - needs if slabs else None)
         except Refused:
             return None
         if needs <= problem.memory_bytes:

@@ -65,14 +65,18 @@ def one_pass(
     return Plan(name, problem.shape, (made,))
 
 
-def needed_bytes(plan: Plan, problem: Problem) -> int:
-    """The smallest budget under which a plan runs, by the problem's way of counting."""
+def needed_bytes(plan: Plan, problem: Problem, *, frugal: bool = False) -> int:
+    """Memory that a plan takes at the least, by the problem's way of counting.
+
+    That is for whole write boxes if the budget has room for them, and nobody is `frugal`.
+    """
     needs = [0]
     for made, source, target in plan.sides(problem.source, problem.target):
         if problem.held:
             needs.append(held_elements(made) * target.itemsize)
         else:
-            needs.append(buffer_bytes(made, target) + flight_bytes(made, source, target))
+            flight = flight_bytes(made, source, target)
+            needs.append(flight + buffer_bytes(made, target, 0 if frugal else problem.memory_bytes - flight))
     return max(needs)
 
 
@@ -81,7 +85,7 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
 
     `frugal` takes no more memory than it must.
     """
-    needs = needed_bytes(plan, problem)
+    needs = needed_bytes(plan, problem, frugal=frugal)
     if needs > problem.memory_bytes:
         raise Refused(
             f"needs {format_size(needs)} ({needs} bytes), the budget is {format_size(problem.memory_bytes)}",
@@ -92,7 +96,9 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
     depth, grants = problem.device.depth, [needs]
     sides = plan.sides(problem.source, problem.target)
     for made, source, target in sides:
-        room = problem.memory_bytes - (0 if problem.held else buffer_bytes(made, target))
+        room = problem.memory_bytes
+        if not problem.held:
+            room -= buffer_bytes(made, target, room - flight_bytes(made, source, target))
         while depth > 1 and flight_bytes(made, source, target, depth) > room:
             depth -= 1
     grants += [allocated_bytes(*side, depth, problem.memory_bytes) for side in sides]
