@@ -35,7 +35,7 @@ import numpy.typing as npt
 from reblock.api.array import Where
 from reblock.api.request import find_device
 from reblock.cost.memory import PIECE_BYTES
-from reblock.engine.buffers import allocate
+from reblock.engine.buffers import Region
 from reblock.errors import DiskError, UsageError
 from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store
 from reblock.storage import registry
@@ -341,7 +341,7 @@ def _fresh_rate() -> float:
     def touch() -> Iterator[int]:
         while True:
             # A new mapping each time; the one before is given back to the system.
-            memory = allocate(_FRESH_BYTES)
+            memory, _ = Region().cut(_FRESH_BYTES)
             memory[::_PAGE] = 1
             yield memory.size
 

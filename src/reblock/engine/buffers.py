@@ -7,6 +7,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from threading import Condition, Lock
+from time import thread_time
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from reblock.model import Flat
 _MAPPED_BYTES = DIRECT_BYTES
 #: From this size on huge pages are asked for: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
+#: A huge page that takes longer to get is dearer than small ones: some host has to find it first.
+_SLOW_SECONDS = 1.5e-3
 #: Buffers that are smaller are cut from regions of this size.
 _REGION_BYTES = 64 << 20
 #: Names of glibc's settings, and the size of blocks that it is to keep.
@@ -153,7 +156,8 @@ class Buffers:
 class Region:
     """Where buffers come from: those of a middle size are cut from one mapping, so that they share huge pages.
 
-    A mapping takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer.
+    A mapping takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer. Huge
+    pages are asked for as long as the first one of each mapping comes quickly.
     """
 
     def __init__(self, size: int = 0) -> None:
@@ -162,17 +166,25 @@ class Region:
         self._lock = Lock()
         self._mapping: mmap.mmap | None = None
         self._next = 0
+        self._huge = True
 
     def cut(self, size: int) -> tuple[Flat, Release]:
         """Fresh memory, and what gives it back to the system when others that share the mapping stay."""
         if not _MAPPED_BYTES <= size < _HUGE_BYTES:
-            return allocate(size), _nothing
+            return allocate(size, self._map), _nothing
         with self._lock:
             mapping, start = self._mapping, self._next
             if mapping is None or start + size > len(mapping):
-                mapping, start = self._mapping, self._next = _mapped(self._bytes), 0
+                mapping, start = self._mapping, self._next = self._map(self._bytes), 0
             self._next = start + round_up(size)
         return np.frombuffer(mapping, np.uint8, size, start), partial(_release, mapping, start, round_up(size))
+
+    def _map(self, size: int) -> mmap.mmap:
+        mapping = _mapped(size, huge=self._huge)
+        if self._huge and _is_slow(mapping):
+            self._huge = False
+            mapping.madvise(mmap.MADV_NOHUGEPAGE)
+        return mapping
 
 
 def slabs(size: int) -> Memory:
@@ -183,9 +195,21 @@ def slabs(size: int) -> Memory:
     return memory
 
 
-def allocate(size: int) -> Flat:
+def allocate(size: int, mapped: Callable[[int], mmap.mmap] | None = None) -> Flat:
     """Fresh memory, page-aligned where it is large."""
-    return np.empty(size, np.uint8) if size < _MAPPED_BYTES else np.frombuffer(_mapped(size), np.uint8, size)
+    if size < _MAPPED_BYTES:
+        return np.empty(size, np.uint8)
+    return np.frombuffer((mapped or _mapped)(size), np.uint8, size)
+
+
+def _is_slow(mapping: mmap.mmap) -> bool:
+    """Touch the first huge page of a mapping: whether it took long, by the time that this thread worked."""
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(mapping)) % _HUGE_BYTES
+    if start + _HUGE_BYTES > len(mapping) or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return False
+    began = thread_time()
+    mapping[start] = 0
+    return thread_time() - began > _SLOW_SECONDS
 
 
 def _mapped(size: int, *, huge: bool = True) -> mmap.mmap:

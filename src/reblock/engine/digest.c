@@ -1,4 +1,4 @@
-/* Digest sums of a block of memory, for elements that do not pass through `moves.c`. */
+/* Digest sums of a block of memory, for elements that do not pass through `scatter.c`. */
 #include "digest.h"
 
 /* Add the elements of a box of an array to two sums.

@@ -1,7 +1,8 @@
-"""Encoded units, many in a job: each is read in one call, decoded in another and scattered in a third.
+"""Encoded units, many in a job: read, decoded and scattered by the compiled loop, where it can decode them.
 
-What is out of the ordinary, such as a unit that is not stored or lies behind a link, is left to `reading`, which does
-the same one step at a time and has the words for what is wrong.
+Where it cannot, each is read in one call, decoded in another and scattered in a third. What is out of the ordinary,
+such as a unit that is not stored or lies behind a link, is left to `reading`, which does the same one step at a time
+and has the words for what is wrong.
 """
 
 from __future__ import annotations
@@ -48,9 +49,12 @@ class Units:
         self._view, self._moves, self._verbatim = view, moves, verbatim
         self._most = most_stored_bytes(view.layout.unit_bytes)
         self._direct = view.layout.unit_bytes >= DIRECT_BYTES
+        self._decoder = None if verbatim else native.decoder(view.store.decoder)
 
     def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
         """Read, decode and scatter some rows."""
+        if self._decoder is not None:
+            return self._compiled(self._decoder, some, chosen, window, staging)
         places, sizes, counts = self._places(some, chosen)
         done = Done(0, [], [], sum(sizes), Times())
         completed, elements = np.empty(len(window.numbers) or 1, np.int64), 0
@@ -73,9 +77,29 @@ class Units:
             elements += count
         return done._replace(elements=elements)
 
+    def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
+        """The same without the interpreter."""
+        result, completed = native.Result(), np.empty(len(window.numbers) or 1, np.int64)
+        table = np.ascontiguousarray(some.table[chosen])
+        for row, at in enumerate(chosen.tolist()):
+            if not self._allows(some.files.names[at]):
+                table[row, 1] = len(some.files.paths) - 1  # a name that no file has
+        odd = self._moves.decode(
+            *(window.native, table, some.files.paths, decoder),
+            *(staging("stored", self._most + 2 * PAGE_BYTES), staging("decoded", some.bytes), result, completed),
+            most=self._most,
+            direct=self._direct,
+        )
+        times = Times(read=result.io_ns / 1e9, decode=result.decode_ns / 1e9, scatter=result.scatter_ns / 1e9)
+        complete = take(window, completed, result.completed)
+        return Done(result.elements, complete, chosen[odd].tolist(), result.bytes, times)
+
+    def _allows(self, path: str) -> bool:
+        roots = self._view.store.roots
+        return bool(path) and (roots is None or roots.allows(path))
+
     def _fetch(self, some: Rows, at: int, staging: Staging) -> Flat | None:
-        path, roots = some.files.names[at], self._view.store.roots
-        if not path or not (roots is None or roots.allows(path)):
+        if not self._allows(some.files.names[at]):
             return None
         row = native.address(some.table) + at * some.table.strides[0]
         memory = staging("stored", self._most + 2 * PAGE_BYTES)

@@ -1,7 +1,7 @@
-"""The compiled loop (`moves.c`): where it is, and what its arguments mean.
+"""The compiled loop (`moves.h`): where it is, and what its arguments mean.
 
-Everything here has a counterpart in Python that does the same (`reading.py`, `writing.py`, `scatter.py`), for
-machines where the loop was not built, and for tests to hold it against.
+Everything here has a counterpart in Python that does the same (`reading.py`, `encoded.py`, `writing.py`,
+`scatter.py`), for machines where the loop was not built, and for tests to hold it against.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from reblock.engine.view import Array
 from reblock.geometry.axis import Ints
+from reblock.model import Decoder as Functions
 from reblock.model import Flat
 
 #: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
 HEAD = 6
-#: What a call was doing when it failed, in the order of `moves.c`.
+#: What a call was doing when it failed, in the order of `moves.h`.
 PROBLEMS = (
     "",
     "opening",
@@ -36,6 +37,8 @@ PROBLEMS = (
     "creating the folder of",
     "closing",
 )
+#: Decoders that it knows, in its order.
+DECODERS = ("blosc", "zstd")
 #: Never: no file is changed later than this.
 NEVER = 2**63 - 1
 
@@ -72,9 +75,16 @@ class Result(Structure):
         (name, c_int64)
         for name in (
             *("row", "problem", "error", "offset", "length", "found"),
-            *("opens", "runs", "seeks", "bytes", "elements", "missing", "completed", "io_ns", "scatter_ns"),
+            *("opens", "runs", "seeks", "bytes", "elements", "missing", "completed"),
+            *("io_ns", "decode_ns", "scatter_ns"),
         )
     )
+
+
+class Decoder(Structure):
+    """How units are decoded."""
+
+    _fields_ = (("kind", c_int64), ("decode", c_void_p), ("measure", c_void_p))
 
 
 @cache
@@ -93,6 +103,11 @@ def library() -> ctypes.CDLL | None:
     found.reblock_read.restype = c_int
     found.reblock_fetch.argtypes = [POINTER(Pass), c_void_p, c_char_p, c_int64, c_int, c_void_p, POINTER(c_int64)]
     found.reblock_fetch.restype = c_int64
+    found.reblock_decode.argtypes = [
+        *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p, c_int64, c_int, POINTER(Decoder)),
+        *(c_void_p, c_void_p, POINTER(Result), c_void_p, c_void_p),
+    ]
+    found.reblock_decode.restype = c_int64
     found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
     found.reblock_write.restype = c_int
     found.reblock_settle.argtypes = [c_int64, c_char_p, c_void_p]
@@ -180,9 +195,39 @@ class Moves:
         )
         return None if length < 0 else staging[start.value : start.value + length]
 
+    def decode(
+        self,
+        window: Window,
+        rows: Ints,
+        paths: bytes,
+        decoder: Decoder,
+        staging: Flat,
+        decoded: Flat,
+        result: Result,
+        completed: Ints,
+        *,
+        most: int,
+        direct: bool,
+    ) -> list[int]:
+        """Read encoded units, decode and scatter them; those out of the ordinary are left out, and listed."""
+        odd = np.empty(len(rows), np.int64)
+        count = self._library.reblock_decode(
+            *(byref(self._pass), byref(window), len(rows), address(rows), paths, most, direct, byref(decoder)),
+            *(address(staging), address(decoded), byref(result), address(completed), address(odd)),
+        )
+        listed: list[int] = odd[:count].tolist()
+        return listed
+
     def write(self, rows: Ints, paths: bytes, result: Result) -> bool:
         """Write complete boxes; False where one failed, which `result` then describes."""
         return not self._library.reblock_write(len(rows), address(rows), paths, byref(result))
+
+
+def decoder(functions: Functions | None) -> Decoder | None:
+    """A decoder for the compiled loop, where it knows that kind."""
+    if functions is None or functions.kind not in DECODERS:
+        return None
+    return Decoder(DECODERS.index(functions.kind), functions.decode, functions.measure)
 
 
 def component(dtype: np.dtype[Any]) -> int:

@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     first: int
     """Number of the first one among those of the read box."""
     table: Ints
-    """One row per visit: see `moves.c`."""
+    """One row per visit: see `reading.c`."""
     files: Files
     """The units."""
     bytes: int

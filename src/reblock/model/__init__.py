@@ -8,13 +8,14 @@ from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Store, Way
 
 __all__ = [
     "Access",
     "Bytes",
     "Codec",
     "Cost",
+    "Decoder",
     "Device",
     "Extent",
     "Finished",

@@ -49,6 +49,17 @@ class Extent(NamedTuple):
     """Bytes of the file that is made of several such pieces, so that room for it can be reserved at once."""
 
 
+class Decoder(NamedTuple):
+    """Functions of a compiled library that decode a unit, for engines that call them without the interpreter."""
+
+    kind: str
+    """`blosc` (blosc_decompress_ctx) or `zstd` (ZSTD_decompress)."""
+    decode: int
+    """Address of the function."""
+    measure: int = 0
+    """Address of the one that tells the decoded size (ZSTD_getFrameContentSize), where there is one."""
+
+
 #: How an adapter asks the engine for bytes that tell where other bytes lie (a shard's index).
 Read = Callable[[Extent], Bytes]
 
@@ -102,6 +113,13 @@ class Store(Protocol):
 
         A unit's stored bytes can be copied as they are between stores of the same encoding, type, unit shape and
         axis order, unless it skipped filters (`Extent.mask`).
+        """
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What does the same as `decode` without the interpreter, for units that skipped no filter; None = nothing.
+
+        It may fail where `decode` does not, which is then asked.
         """
 
     @property

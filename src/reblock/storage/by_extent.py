@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Box
 from reblock.model.roots import Roots
-from reblock.model.store import Bytes, Extent, Flat, Index, Way
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Way
 
 
 class ByExtent:
@@ -31,6 +31,11 @@ class ByExtent:
     def encoding(self) -> str:
         """Raw."""
         return ""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """None."""
+        return None
 
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:  # noqa: ARG002 - never called
         """Not needed: the engine reads extents."""

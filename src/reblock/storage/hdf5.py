@@ -122,6 +122,11 @@ class Hdf5Store:
         return name_encoding(self.stored.pipeline) if self.stored.direct else ""
 
     @property
+    def decoder(self) -> None:
+        """Filters run in Python's threads."""
+        return
+
+    @property
     def described_by(self) -> Sequence[str]:
         return (self.path, self.stored.file) if self.stored.file else (self.path,)
 

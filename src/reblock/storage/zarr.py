@@ -14,7 +14,7 @@ from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageEr
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Format, Index, Read, Store
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Store
 from reblock.storage import zarr_shards
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
@@ -22,6 +22,7 @@ from reblock.storage.durable import make_durable
 from reblock.storage.files import disk_errors, sync, write_file
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_codecs import Chain
+from reblock.storage.zarr_decoders import decoder
 from reblock.storage.zarr_meta import Meta, parse_v2, parse_v3
 from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
 
@@ -69,6 +70,10 @@ class ZarrStore(ByExtent):
     def encoding(self) -> str:
         """The codec of a chunk: the same in both versions, and inside a shard."""
         return f"zarr {self.schema.codec}" if self.meta.chain and isinstance(self.meta.chain, Chain) else ""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        return decoder(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
 
     @cached_property
     def folder(self) -> str:

@@ -1,0 +1,276 @@
+/* Reading: pieces of files, past the page cache where they are large, to the write boxes that they belong to. */
+#include "moves.h"
+
+#include <sys/uio.h>
+
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
+#define FUTURE 60 /* a file dated later than so many seconds from now was not written just now: its date is wrong */
+
+/* Like pread; what is read `once` does not stay in the page cache, where the system knows how to do that. */
+static ssize_t read_some(int fd, char *to, int64_t length, int64_t offset, int once) {
+#ifdef __linux__
+    static volatile int unknown; /* Linux 6.14 and later, some file systems */
+    if (once && !unknown) {
+        struct iovec part = {to, (size_t)length};
+        ssize_t count = preadv2(fd, &part, 1, (off_t)offset, RWF_DONTCACHE);
+        if (count >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return count;
+        unknown = 1;
+    }
+#endif
+    (void)once;
+    return pread(fd, to, (size_t)length, (off_t)offset);
+}
+
+/* Read until there is no more; returns how many bytes there were, or -1. */
+static int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int direct, int once) {
+    int64_t done = 0;
+    while (done < length) {
+        ssize_t count = read_some(fd, to + done, length - done, offset + done, once);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        done += count;
+        if (count == 0 || (direct && count % PAGE)) break;
+    }
+    return done;
+}
+
+/* A raw piece, as `native.py` lays it out: the head, then per axis the bounds of the object as it is stored, of what
+ * is read of it, and of what of that is wanted. */
+typedef struct {
+    int64_t fd, path, base, size, exact, whole;
+    int64_t axes[][6];
+} Row;
+
+static int open_source(const Pass *pass, const char *path, int64_t longest, int *direct) {
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (int)pass->flags; /* a pipe must not keep us */
+    *direct = O_DIRECT && longest >= pass->direct;
+    int fd = open(path, flags | (*direct ? O_DIRECT : 0));
+    if (fd < 0 && errno == EINVAL && *direct) {
+        *direct = 0;
+        fd = open(path, flags);
+    }
+    return fd;
+}
+
+/* The runs of a piece: how many, how long, and from axis to axis how far apart. */
+typedef struct {
+    int64_t length, count, first;
+    int outer;                                     /* axes outside the runs */
+    int64_t extent[MOST_AXES], stride[MOST_AXES];  /* of those, outermost first */
+} Runs;
+
+static Runs runs_of(const Pass *pass, const Row *row) {
+    Runs runs = {pass->itemsize, 1, 0, 0, {0}, {0}};
+    int64_t stride = pass->itemsize, place = pass->ndim, whole = 1;
+    int64_t strides[MOST_AXES];
+    while (place-- > 0) {
+        const int64_t *axis = row->axes[pass->source_order[place]];
+        strides[place] = stride;
+        runs.first += (axis[2] - axis[0]) * stride;
+        if (whole) {
+            runs.length *= axis[3] - axis[2];
+            whole = axis[3] - axis[2] == axis[1] - axis[0];
+            if (!whole) runs.outer = (int)place;
+        }
+        stride *= axis[1] - axis[0];
+    }
+    for (int k = 0; k < runs.outer; k++) {
+        const int64_t *axis = row->axes[pass->source_order[k]];
+        runs.extent[k] = axis[3] - axis[2];
+        runs.stride[k] = strides[k];
+        runs.count *= runs.extent[k];
+    }
+    return runs;
+}
+
+static int has_changed(const Pass *pass, const struct stat *status) {
+    int64_t changed = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+    return changed > pass->not_after && changed < (int64_t)(time(NULL) + FUTURE) * 1000000000;
+}
+
+static int check_source(const Pass *pass, const Row *row, int fd, Result *result) {
+    struct stat status;
+    if (fstat(fd, &status)) return fail(result, OPENING, errno, row->base, row->size, 0);
+    int64_t found = (int64_t)status.st_size - row->base;
+    if (found < row->size || (row->exact && found > row->size))
+        return fail(result, WRONG_SIZE, 0, row->base, row->size, found);
+    return has_changed(pass, &status) ? fail(result, CHANGED, 0, row->base, row->size, found) : 0;
+}
+
+/* Bring the runs of a piece into memory; returns where they start, NULL on failure. */
+static const char *load(const Pass *pass, const Row *row, const Runs *runs, int fd, int direct, char *staging,
+                        Result *result) {
+    (void)pass;
+    int64_t offset = row->base + runs->first;
+    if (direct && runs->count == 1) {
+        int64_t before = offset % PAGE, span = (before + runs->length + PAGE - 1) / PAGE * PAGE;
+        int64_t got = read_all(fd, staging, span, offset - before, 1, 0);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
+        if (got - before < runs->length) return fail(result, SHORT, 0, offset, runs->length, got - before), NULL;
+        return staging + before;
+    }
+    int64_t index[MOST_AXES] = {0};
+    char *to = staging;
+    for (int64_t number = 0; number < runs->count; number++, to += runs->length) {
+        int64_t got = read_all(fd, to, runs->length, offset, 0, (int)row->whole);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
+        if (got < runs->length) return fail(result, SHORT, 0, offset, runs->length, got), NULL;
+        for (int k = runs->outer - 1; k >= 0; k--) {
+            offset += runs->stride[k];
+            if (++index[k] < runs->extent[k]) break;
+            offset -= runs->extent[k] * runs->stride[k];
+            index[k] = 0;
+        }
+    }
+    return staging;
+}
+
+/* Hand what was read of a row to the write boxes: elements one behind the other, or the fill for all of them. */
+static void deliver(const Pass *pass, const Window *window, const Row *row, const char *from, Result *result,
+                    int64_t *completed) {
+    int64_t strides[MOST_AXES], origin[MOST_AXES], start[MOST_AXES], stop[MOST_AXES];
+    int64_t stride = from == pass->fill ? 0 : pass->itemsize, wanted = 1, began = now_ns();
+    for (int64_t place = pass->ndim - 1; place >= 0; place--) {
+        int64_t a = pass->source_order[place];
+        const int64_t *axis = row->axes[a];
+        strides[a] = stride;
+        stride *= axis[3] - axis[2];
+        origin[a] = axis[2];
+        start[a] = axis[4];
+        stop[a] = axis[5];
+        wanted *= stop[a] - start[a];
+    }
+    Block block = {from, strides, origin, start, stop};
+    result->completed += scatter(pass, window, &block, completed + result->completed);
+    result->elements += wanted;
+    result->scatter_ns += now_ns() - began;
+}
+
+/* Bytes of what is read of a row, decoded. */
+static int64_t bytes_of(const Pass *pass, const Row *row) {
+    int64_t size = pass->itemsize;
+    for (int64_t a = 0; a < pass->ndim; a++) size *= row->axes[a][3] - row->axes[a][2];
+    return size;
+}
+
+static int read_row(const Pass *pass, const Window *window, const Row *row, const char *paths, char *staging,
+                    Result *result, int64_t *completed) {
+    Runs runs = runs_of(pass, row);
+    int64_t began = now_ns();
+    int direct = 0, fd = (int)row->fd;
+    if (fd < 0) fd = open_source(pass, paths + row->path, runs.count == 1 ? runs.length : 0, &direct);
+    const char *from = NULL;
+    if (fd >= 0) {
+        if (!check_source(pass, row, fd, result)) from = load(pass, row, &runs, fd, direct, staging, result);
+        if (row->fd < 0) close(fd);
+        if (!from) return -1;
+    } else if (errno != ENOENT)
+        return fail(result, OPENING, errno, row->base, row->size, 0);
+    else if (!pass->fills)
+        return fail(result, MISSING, errno, row->base, row->size, 0);
+    else {
+        from = pass->fill;
+        result->missing++;
+    }
+    result->io_ns += now_ns() - began;
+    deliver(pass, window, row, from, result, completed);
+    result->opens++;
+    result->runs += runs.count;
+    result->seeks += row->whole ? 1 : 1 + runs.count;
+    result->bytes += bytes_of(pass, row);
+    return 0;
+}
+
+/* Read rows from result->row on, until one fails. A row's file is opened by its path, unless it is open already. */
+int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
+                 char *staging, Result *result, int64_t *completed) {
+    int64_t width = 6 + 6 * pass->ndim;
+    for (; result->row < count; result->row++)
+        if (read_row(pass, window, (const Row *)(rows + width * result->row), paths, staging, result, completed))
+            return -1;
+    return 0;
+}
+
+/* Read the stored bytes of an encoded unit or of an index, of which there may be `most`: those of row->size, or all to
+ * the end of the file where that is negative; a negative row->base counts from there. Returns how many there are, and
+ * where in the staging memory they start. Anything out of the ordinary is -1: a missing file, a link, a wrong size.
+ * Python then tries again, and knows what to say. */
+int64_t reblock_fetch(const Pass *pass, const Row *row, const char *paths, int64_t most, int direct, char *staging,
+                      int64_t *start) {
+    int fd = open_source(pass, paths + row->path, direct ? pass->direct : 0, &direct);
+    if (fd < 0) return -1;
+    struct stat status;
+    int64_t length = -1, base = row->base;
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status)) {
+        int64_t size = (int64_t)status.st_size;
+        if (base < 0) base += size;
+        length = row->size < 0 ? size - base : row->size;
+        if (base < 0 || length < 0 || length > most || base > size - length) length = -1;
+    }
+    if (length >= 0) {
+        int64_t before = direct ? base % PAGE : 0, span = before + length;
+        if (direct) span = (span + PAGE - 1) / PAGE * PAGE;
+        int64_t got = read_all(fd, staging, span, base - before, direct, (int)row->exact);
+        *start = before;
+        if (got < before + length) length = -1;
+    }
+    close(fd);
+    return length;
+}
+
+/* How units are decoded: by functions of a library that others built. */
+typedef struct {
+    int64_t kind;
+    void *decode, *measure;
+} Decoder;
+
+enum { BLOSC, ZSTD };
+typedef int (*BloscDecode)(const void *from, void *to, size_t size, int threads);
+typedef size_t (*ZstdDecode)(void *to, size_t size, const void *from, size_t length);
+typedef unsigned long long (*ZstdMeasure)(const void *from, size_t length);
+
+static int64_t little32(const unsigned char *at) {
+    return (int64_t)at[0] | (int64_t)at[1] << 8 | (int64_t)at[2] << 16 | (int64_t)at[3] << 24;
+}
+
+/* Blosc trusts its header, and crashes the process when it lies. */
+static int has_blosc_header(const unsigned char *head, int64_t length, int64_t size) {
+    if (length < 16 || head[0] != 2 || head[3] < 1) return 0;
+    int64_t nbytes = little32(head + 4), block = little32(head + 8), stored = little32(head + 12);
+    return nbytes == size && stored == length && block >= 1 && block <= size;
+}
+
+/* Whether bytes could be decoded to exactly so many. */
+static int decode(const Decoder *decoder, const char *from, int64_t length, char *to, int64_t size) {
+    switch (decoder->kind) {
+    case BLOSC:
+        return has_blosc_header((const unsigned char *)from, length, size) &&
+               ((BloscDecode)decoder->decode)(from, to, (size_t)size, 1) == size;
+    case ZSTD:
+        return ((ZstdMeasure)decoder->measure)(from, (size_t)length) == (unsigned long long)size &&
+               ((ZstdDecode)decoder->decode)(to, (size_t)size, from, (size_t)length) == (size_t)size;
+    }
+    return 0;
+}
+
+/* Read, decode and scatter encoded units. Whatever is out of the ordinary is listed, for Python to try again and to
+ * know what to say; returns how many those are. */
+int64_t reblock_decode(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
+                       int64_t most, int direct, const Decoder *decoder, char *staging, char *decoded, Result *result,
+                       int64_t *completed, int64_t *odd) {
+    int64_t width = 6 + 6 * pass->ndim, found = 0, start = 0;
+    for (; result->row < count; result->row++) {
+        const Row *row = (const Row *)(rows + width * result->row);
+        int64_t size = bytes_of(pass, row), began = now_ns();
+        int64_t length = reblock_fetch(pass, row, paths, most, direct, staging, &start), read = now_ns();
+        int done = length >= 0 && decode(decoder, staging + start, length, decoded, size);
+        result->io_ns += read - began;
+        result->decode_ns += now_ns() - read;
+        result->bytes += size;
+        if (done) deliver(pass, window, row, decoded, result, completed);
+        else odd[found++] = result->row;
+    }
+    return found;
+}
