@@ -138,11 +138,25 @@ def test_slabs_take_the_pages_that_are_touched_and_give_them_back() -> None:
     assert _resident(memory.start) == 0
 
 
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no huge pages")
+def test_huge_pages_are_asked_for_until_they_come_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([0.0, 1e-4, 1.0, 1.1])
+    monkeypatch.setattr("reblock.engine.buffers.thread_time", lambda: next(seconds))
+    taken = Buffers(64 << 20).take([4 << 20] * 4)
+    advised = [{"hg", "nh"} & set(_told(memory.start, "VmFlags")) for memory in taken]
+    assert advised == [{"hg"}, {"nh"}, {"nh"}, {"nh"}]
+
+
 def _resident(start: int) -> int:
     """Bytes that a mapping has in memory."""
+    return int(_told(start, "Rss")[0]) << 10
+
+
+def _told(start: int, what: str) -> list[str]:
+    """What the kernel tells of a mapping."""
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
     for line in lines:
         low, _, rest = line.partition("-")
         if rest and low.strip("0123456789abcdef") == "" and int(low, 16) <= start < int(rest.split()[0], 16):
-            return next(int(more.split()[1]) << 10 for more in lines if more.startswith("Rss:"))
+            return next(more.split()[1:] for more in lines if more.startswith(f"{what}:"))
     raise AssertionError(f"nothing is mapped at {start:x}")
