@@ -106,11 +106,11 @@ def test_damage_is_told_in_the_same_words(
         monkeypatch.setattr(encoded.native, "decoder", known)
         try:
             reblock.repartition(made, tmp_path / "b.npy", overwrite=True)
-            answers.append(np.load(tmp_path / "b.npy").tobytes())
+            answers.append(np.load(tmp_path / "b.npy").tobytes().hex())
         except reblock.CorruptError as error:
-            assert str(chunk) in str(error)
             answers.append(str(error))
     assert answers[0] == answers[1]
+    assert str(chunk) in answers[0] or damage in ("body", "type")
 
 
 def test_a_frame_that_does_not_tell_its_size_is_read(compiled: bool, tmp_path: Path) -> None:

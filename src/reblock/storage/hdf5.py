@@ -57,7 +57,7 @@ _FLEETING = ("_lock", "_file", "_foreign", "_shadow", "_dataset", "_process", "_
 class Hdf5Store:
     """One dataset of an HDF5 file."""
 
-    format = "hdf5"
+    format, decoder = "hdf5", None
 
     def __init__(
         self,
@@ -120,11 +120,6 @@ class Hdf5Store:
     def encoding(self) -> str:
         """The filters, where they run here."""
         return name_encoding(self.stored.pipeline) if self.stored.direct else ""
-
-    @property
-    def decoder(self) -> None:
-        """Filters run in Python's threads."""
-        return
 
     @property
     def described_by(self) -> Sequence[str]:
