@@ -52,7 +52,7 @@ Cancelled = Callable[[], bool]
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
 #: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
-_LEAST_WRITERS = 6
+_LEAST_WRITERS = 10
 #: Jobs that wait for each reader: so many that memory is claimed well ahead of it.
 _QUEUED = 8
 

@@ -4,7 +4,7 @@
 #include <limits.h>
 
 /* Most bytes that a thread has on their way to a file: what fills the device's queue keeps reads from it. */
-#define PART (1 << 19)
+#define PART (1 << 20)
 
 /* A complete box that is one contiguous run of a file. */
 typedef struct {
