@@ -92,3 +92,15 @@ def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
     assert len(decision.plan.passes) == 2
     assert "search" in decision.unasked
     assert all(a.cost.seconds > decision.cost.seconds for a in decision.alternatives[1:] if a.cost)
+
+
+def test_what_is_said_to_be_enough_is_enough() -> None:
+    """Stretching finds slabs with more memory than they need, and nothing with just that."""
+    shape, chunks = (58650, 6571), (58372, 1873)
+    objects = Grid.of(shape, chunks, padded=True)
+    target = replace(Layout.raw("<u2", objects), codec="blosc:lz4:1", partial_reads=False, partial_writes=False)
+    tight = Problem(Layout.raw("<u2", Grid.of(shape, (42824, 6565))), target, 1, PRESETS["nvme"])
+    with pytest.raises(InfeasibleError) as refusal:
+        choose(tight)
+    enough = replace(tight, memory_bytes=refusal.value.needs_memory_bytes or 0)
+    assert choose(enough).cost.peak_bytes <= enough.memory_bytes

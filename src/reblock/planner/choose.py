@@ -266,7 +266,9 @@ def least_memory(problem: Problem) -> int:
             low = middle
         else:
             # Who needs more than this one has is not asked again for less.
-            names, high = names[place:], needed_bytes(plan, tried)
+            names, needs = names[place:], needed_bytes(plan, tried)
+            # A strategy that makes use of what there is may find nothing where there is just what it needed.
+            high = needs if _hear(names[0], replace(problem, memory_bytes=needs), "memory").plan else middle
         middle = (low + high) // 2
     return high
 
