@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from cases import check_pass, fill, make
-from reblock.cost import PRESETS
+from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
-from reblock.cost.memory import held_elements
 from reblock.engine import View, execute_plan, load
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Box, Grid
@@ -56,7 +55,7 @@ def peak_at_r_hat(problem: Problem) -> int:
         Access.RUNS,
         Access.RUNS,
     )
-    return held_elements(sweep) * problem.target.itemsize
+    return memory.held_elements(sweep) * problem.target.itemsize
 
 
 def heard(problem: Problem, objective: str) -> dict[str, Plan]:
@@ -139,16 +138,37 @@ def test_interleaved_passes_are_run_task_by_task(tmp_path: Path) -> None:
     assert np.array_equal(load(View.whole(target), Box.whole(array.shape)), array)
 
 
+def test_a_pass_takes_no_more_than_was_predicted_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second pass holds the whole array; the first is not to use that room, only because it is there."""
+    for name in ("LEAST_BEHIND", "LITTLE_PEAK"):
+        monkeypatch.setattr(memory, name, 0)
+    array = np.arange(24 * 200, dtype="u2").reshape(24, 200)
+    source = make(tmp_path, "source", "rawblocks", array.shape, (1, 200))
+    fill(source, array)
+    middle = Layout.raw("u2", Grid.of(array.shape, (4, 5)))
+    target = make(tmp_path, "target", "rawblocks", array.shape, (24, 100))
+    whole = Grid.whole(array.shape)
+    first = Pass(source.layout.objects, middle.objects, whole, (0, 1), Access.RUNS, Access.UNITS)
+    second = Pass(middle.objects, target.layout.objects, whole, (0, 1), Access.RUNS, Access.UNITS)
+    problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
+    plan = fit(Plan("by hand", array.shape, (first, second), (middle,)), problem)
+    measured = execute_plan(plan, View.whole(source), target, Watched(tmp_path / "scratch", array.shape))
+    predicted = estimate_passes(plan, problem)
+    assert predicted[0].peak_bytes < predicted[1].peak_bytes == plan.memory_bytes
+    assert all(one.peak_bytes <= said.peak_bytes for one, said in zip(measured, predicted, strict=True))
+    assert np.array_equal(load(View.whole(target), Box.whole(array.shape)), array)
+
+
 class Watched:
     """Scratch that counts the blocks in it before they are dropped."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, shape: tuple[int, ...] = (24, 20)) -> None:
+        self.folder, self.shape = folder, shape
         self.blocks: list[int] = []
 
     def make(self, number: int) -> Store:
         self.folder.mkdir(exist_ok=True)
-        return make(self.folder, str(number), "rawblocks", (24, 20), (4, 5))
+        return make(self.folder, str(number), "rawblocks", self.shape, (4, 5))
 
     def drop(self, number: int) -> None:
         self.blocks.append(len(list((self.folder / str(number)).glob("*.bin"))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from reblock.cost.memory import allocated_bytes
 from reblock.engine.pipeline import Watch, execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
@@ -63,7 +64,8 @@ def _run(
             sweep,
             view,
             target,
-            memory_bytes=plan.memory_bytes,
+            # What was predicted for it: another pass may have been granted more.
+            memory_bytes=allocated_bytes(sweep, view.layout, target.layout, plan.depth, plan.memory_bytes),
             depth=plan.depth,
             watch=watch.of_pass(number, len(plan.passes)),
             number=number,
