@@ -126,6 +126,20 @@ def test_slabs_do_the_same_in_less_memory(
     assert used >= 2
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_pass_with_too_little_memory_says_so(compiled: bool, tmp_path: Path) -> None:
+    """Columns meet every row: with room for three of the five columns' boxes nothing will ever be complete."""
+    source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
+    fill(source, np.arange(400, dtype="u2").reshape(20, 20))
+    target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))
+    problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
+    grids = {"read": source.layout.objects, "write": target.layout.objects, "tasks": Grid.whole((20, 20))}
+    plan = fit(one_pass("by hand", problem, **grids), problem, frugal=True)
+    disk = None if compiled else RecordingDisk()
+    with pytest.raises(Refused, match=r"a buffer of 160 bytes does not fit into the 480 .* of which 480 are in use"):
+        execute(plan.passes[0], View.whole(source), target, memory_bytes=plan.memory_bytes - 320, depth=1, disk=disk)
+
+
 def test_an_axis_can_be_read_in_any_order(tmp_path: Path) -> None:
     """The sweep's order changes what is held, and the prediction follows."""
     array = np.arange(12 * 10 * 8, dtype="u2").reshape(12, 10, 8)

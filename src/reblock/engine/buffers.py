@@ -24,6 +24,8 @@ _HUGE_BYTES = 2 << 20
 _SLOW_SECONDS = 1.5e-3
 #: Buffers that are smaller are cut from regions of this size.
 _REGION_BYTES = 64 << 20
+#: How long to wait for memory before asking whether any can come.
+_PATIENCE_SECONDS = 0.5
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 #: What is known of a write box, as the compiled loop has it.
@@ -73,6 +75,8 @@ class Buffers:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.peak = 0
+        self.idle: Callable[[], bool] = lambda: False
+        """Whether nothing is on its way that could give a buffer back."""
         self._used = 0
         self._spare_bytes = 0
         self._spare: dict[int, list[Memory]] = {}
@@ -107,13 +111,19 @@ class Buffers:
         if self._used + size > self.limit:
             if not wait:
                 return False
-            if size > self.limit:
-                raise Refused(
-                    f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them"
-                )
-            self._changed.wait_for(lambda: self._stopped or self._used + size <= self.limit)
+            self._wait(size)
         self._used += size
         return True
+
+    def _wait(self, size: int) -> None:
+        """Wait for room, which a plan that was priced right always finds."""
+        room = partial(self._changed.wait_for, lambda: self._stopped or self._used + size <= self.limit)
+        while size > self.limit or not room(_PATIENCE_SECONDS):
+            if size > self.limit or self.idle():
+                raise Refused(
+                    f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them, "
+                    f"of which {self._used:,} are in use"
+                )
 
     def _make(self, size: int) -> Memory:
         """A buffer that counts already; spare ones of other sizes make room for it."""

@@ -140,7 +140,8 @@ class _Pipeline:
         self._lock, self._serial = Lock(), Lock()
         self._thread, self._stopped = local(), Event()
         self._error: BaseException | None = None
-        self._held = 0
+        self._held = self._busy = 0
+        self._buffers.idle = lambda: not self._busy
         self.measured = Measured(resumed_boxes=len(self._finished))
 
     def run(self, tasks: Iterable[Index]) -> Measured:
@@ -247,7 +248,13 @@ class _Pipeline:
                 raise Stopped
         if self._stopped.is_set():
             raise Stopped
+        self._count(1)
         self._readers.submit(self._guard, job, *arguments)
+
+    def _count(self, jobs: int) -> None:
+        """Note jobs that are on their way, or no longer."""
+        with self._lock:
+            self._busy += jobs
 
     def _guard(self, job: Callable[..., None], *arguments: object) -> None:
         try:
@@ -256,6 +263,7 @@ class _Pipeline:
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
         finally:
+            self._count(-1)
             self._queue.release()
 
     def _fail(self, error: BaseException) -> None:
@@ -375,15 +383,16 @@ class _Pipeline:
         if complete:
             step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
             for start in range(0, len(complete), step):
+                self._count(1)
                 self._writers.submit(self._write, complete[start : start + step])
 
     # ---------------------------------------------------------------- writers
     def _write(self, buffers: list[Buffer]) -> None:
         """Write complete boxes. A run that is cancelled still does: they are all there is to show for the reading."""
-        if self._error is not None and not isinstance(self._error, KeyboardInterrupt):
-            return
         times = Times()
         try:
+            if self._error is not None and not isinstance(self._error, KeyboardInterrupt):
+                return
             traffic, finished = self._writer.write(buffers, times)
             if self._watch.ledger is not None:
                 self._watch.ledger.record(self._number, finished)
@@ -398,6 +407,8 @@ class _Pipeline:
             self._watch.progress(sum(one.bytes for one in finished))
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
+        finally:
+            self._count(-1)
 
 
 def _writers() -> int:
