@@ -72,8 +72,8 @@ def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
 def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
     """Store the source, and find the smallest budget."""
     seed = os.path.join(folder, "seed.npy")
-    values = np.random.default_rng(0).integers(0, 200, problem["shape"], "u1")
-    np.save(seed, values.astype(problem["dtype"]))
+    values = np.random.default_rng(0).integers(0, 200, problem["shape"], "u1").astype(problem["dtype"])
+    np.save(seed, values)
     source = os.path.join(folder, "source") + SUFFIX[problem["source_format"]]
     reblock.repartition(seed, source, chunks=problem["source_chunks"], codec=problem["source_codec"], memory="4GiB")
     target = os.path.join(folder, "target") + SUFFIX[problem["target_format"]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oracle
 from reblock.cost import buffer_bytes, held_elements
 from reblock.cost import memory as memory_module
-from reblock.cost.memory import buffer_elements, long_axes, slab_axes
+from reblock.cost.memory import FEW_BOXES, buffer_elements, long_axes, slab_axes, with_records, without_records
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, overlap
 from reblock.model import Access, Layout, Pass, Problem
@@ -68,6 +68,15 @@ def test_slabs_are_taken_where_whole_boxes_find_no_room() -> None:
     assert buffer_bytes(made, target, whole) == whole
     assert slab_axes(made, target, whole - 1) == (0,)
     assert buffer_bytes(made, target, whole - 1) == slabs
+
+
+@given(st.integers(1, 10**7), st.integers(1, 10**7), st.integers(0, 10**12))
+def test_what_is_kept_of_many_boxes_counts(length: int, boxes: int, room: int) -> None:
+    target = Layout.raw("u1", Grid.of((length,), (1,)))
+    most = without_records(room, boxes, target)
+    assert with_records(most, boxes, target) <= room < with_records(most + 1, boxes, target)
+    if boxes <= FEW_BOXES:
+        assert with_records(length, boxes, target) == length
 
 
 def test_slabs_are_stretches_of_many_pages() -> None:

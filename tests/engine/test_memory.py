@@ -73,3 +73,18 @@ def test_so_does_one_that_takes_boxes_in_slabs(tmp_path: Path) -> None:
     assert measured <= predicted <= 28 << 20
     assert taken <= (28 << 20) + (4 << 20)
     assert np.array_equal(reblock.open(target)[...], array)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel does not reset the peak here")
+def test_so_does_one_with_very_many_boxes(tmp_path: Path) -> None:
+    """Chunks of 64 bytes: what is kept of one takes more memory than its elements do."""
+    array = np.random.default_rng(0).integers(0, 99, 80_000 * 64, "u1")
+    np.save(tmp_path / "seed.npy", array)
+    target = tmp_path / "target.zarr"
+    script = SCRIPT.replace("codec=codec)", "codec=codec, shards=(64 * 20_000,))")
+    arguments = [tmp_path / "seed.npy", target, "64", "16MiB", "none"]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, check=True, text=True)
+    taken, measured, predicted = map(int, done.stdout.split())
+    assert measured <= predicted <= 16 << 20
+    assert taken <= (16 << 20) + (16 << 20)
+    assert np.array_equal(reblock.open(target)[...], array)

@@ -170,9 +170,13 @@ def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) ->
         assert ledger.total(0) == Sums(3, 3)
 
 
-def test_half_a_budget_is_committed_at_once(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("most_bytes", "most_boxes"), [(40, 1 << 14), (1 << 30, 4)])
+def test_half_of_the_most_is_committed_at_once(
+    most_bytes: int, most_boxes: int, journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_commit, "AGE_SECONDS", 3600)
-    with GroupCommit(journal, most_bytes=40) as ledger:
+    monkeypatch.setattr(group_commit, "MOST_BOXES", most_boxes)
+    with GroupCommit(journal, most_bytes=most_bytes) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 0)])
         time.sleep(0.2)

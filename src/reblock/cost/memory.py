@@ -58,6 +58,9 @@ LITTLE_PEAK = 192 << 20
 #: end of each such stretch, which is the part of it that is counted.
 SLAB_BYTES, SLAB_PART = 256 << 10, 64
 
+#: What the engine keeps of a write box beside its elements, and how many boxes are too few to count that.
+RECORD_BYTES, FEW_BOXES = 1 << 10, 4096
+
 Points = tuple[tuple[int, int], ...]
 
 
@@ -87,16 +90,33 @@ def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) ->
 def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
     """Most bytes of write buffers at any step: of whole boxes, or of slabs where those do not find room."""
     slabs = () if room is None else slab_axes(sweep, target, room)
-    if slabs:
-        return _slab_bytes(sweep, target, slabs)
-    return buffer_elements(sweep, target) * target.itemsize
+    size = _slab_bytes(sweep, target, slabs) if slabs else buffer_elements(sweep, target) * target.itemsize
+    return with_records(size, sweep.writes.count, target)
 
 
 def slab_axes(sweep: Pass, target: Layout, room: int) -> tuple[int, ...]:
     """The axes along which write boxes are taken in slabs: none where whole ones find room or take no more."""
     whole = buffer_elements(sweep, target) * target.itemsize
-    axes = long_axes(sweep.writes.largest, target) if whole > room else ()
+    axes = long_axes(sweep.writes.largest, target) if whole > without_records(room, sweep.writes.count, target) else ()
     return axes if axes and _slab_bytes(sweep, target, axes) < whole else ()
+
+
+def with_records(size: int, boxes: int, target: Layout) -> int:
+    """What counts for so many bytes of write boxes: those, and what is kept of each where there are many."""
+    whole = max(_all_bytes(target), 1)
+    return size + max(size * boxes * RECORD_BYTES // whole - FEW_BOXES * RECORD_BYTES, 0)
+
+
+def without_records(room: int, boxes: int, target: Layout) -> int:
+    """The most bytes of write boxes that find room with what is kept of them."""
+    whole = max(_all_bytes(target), 1)
+    most = ((room + FEW_BOXES * RECORD_BYTES + 1) * whole - 1) // (whole + boxes * RECORD_BYTES)
+    return max(min(room, most), 0)
+
+
+def _all_bytes(target: Layout) -> int:
+    """Bytes of a whole array, what sticks out included."""
+    return prod(axis.length + axis.trail for axis in target.objects.axes) * target.itemsize
 
 
 def _slab_bytes(sweep: Pass, target: Layout, axes: tuple[int, ...]) -> int:
@@ -322,17 +342,18 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     time costs time too.
     """
     flight = flight_bytes(sweep, source, target, depth)
-    buffers = buffer_bytes(sweep, target, memory_bytes - flight)
-    everything = prod(a.length + a.trail for a in target.objects.axes) * target.itemsize
+    room = without_records(memory_bytes - flight, sweep.writes.count, target)
+    slabs = slab_axes(sweep, target, memory_bytes - flight)
+    buffers = _slab_bytes(sweep, target, slabs) if slabs else buffer_elements(sweep, target) * target.itemsize
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
     box = prod(sweep.writes.largest) * target.itemsize
     if buffers + flight + depth * box <= LITTLE_PEAK:
         behind = max(behind, depth * box)
-    behind, room = min(behind, everything - buffers), memory_bytes - flight - buffers
+    behind, room = min(behind, _all_bytes(target) - buffers), room - buffers
     if room < behind:
         # Only whole boxes can use it.
         behind = max(room - room % max(box, 1), 0)
-    return buffers + behind + flight
+    return with_records(buffers + behind, sweep.writes.count, target) + flight
 
 
 def behind_bytes(sweep: Pass, target: Layout) -> int:

@@ -17,7 +17,7 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import slab_axes, with_pages
+from reblock.cost.memory import slab_axes, with_pages, without_records
 from reblock.engine.buffers import Buffers, slabs
 from reblock.engine.scatter import Scatter, Window
 from reblock.engine.writing import Buffer, Writer
@@ -128,8 +128,8 @@ class Slabs(Claims):
 
 
 def claims(
-    sweep: Pass, target: Layout, limit: int, scatter: Scatter, writer: Writer, finished: Collection[int]
+    sweep: Pass, target: Layout, room: int, scatter: Scatter, writer: Writer, finished: Collection[int]
 ) -> Claims:
-    """Who takes the memory of a pass's write boxes, inside a limit."""
-    axes = slab_axes(sweep, target, limit)
+    """Who takes the memory of a pass's write boxes, inside a room for them and for what is kept of them."""
+    axes, limit = slab_axes(sweep, target, room), without_records(room, sweep.writes.count, target)
     return Slabs(limit, scatter, writer, finished, axes) if axes else Claims(limit, scatter, writer, finished)

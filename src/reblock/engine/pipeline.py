@@ -27,7 +27,7 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES, flight_bytes
+from reblock.cost.memory import PIECE_BYTES, flight_bytes, with_records
 from reblock.engine import native, rows
 from reblock.engine.buffers import Region, Staging, Stopped, keep_freed_memory
 from reblock.engine.claims import claims
@@ -134,8 +134,8 @@ class _Pipeline:
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
-        limit = memory_bytes - self._flight
-        self._claims = claims(sweep, store.layout, limit, self._scatter, self._writer, self._finished)
+        room = memory_bytes - self._flight
+        self._claims = claims(sweep, store.layout, room, self._scatter, self._writer, self._finished)
         self._buffers, self._open = self._claims.buffers, self._claims.open
         self._lock, self._serial = Lock(), Lock()
         self._thread, self._stopped = local(), Event()
@@ -161,7 +161,8 @@ class _Pipeline:
         if self._error is not None:
             raise self._error
         self.measured.times.wait += self._claims.waited
-        self.measured.peak_bytes = self._buffers.peak + self._flight
+        buffers = with_records(self._buffers.peak, self._sweep.writes.count, self._writer.store.layout)
+        self.measured.peak_bytes = buffers + self._flight
         self.measured.seconds = perf_counter() - began
         return self.measured
 

@@ -2,11 +2,11 @@
 
 ::
 
-    engine's writers          this thread, after a second or half of the most bytes
-    ────────────────          ─────────────────────────────────────────────────────
+    engine's writers          this thread, after a second or half of the most bytes or boxes
+    ────────────────          ──────────────────────────────────────────────────────────────
     record(boxes)    →        sync the boxes' files and folders, or the store's own checkpoint
     (waits while the          → is the source still the same?
-    most bytes wait)          → append one line to the journal, and sync that
+    most of them wait)        → append one line to the journal, and sync that
 
 What a crash can cost is bounded by what waits here and what is in flight. A failed sync is final: what it should have
 saved may be lost although a second sync would say otherwise, so every later call fails with the same error.
@@ -34,6 +34,8 @@ from reblock.storage.numbers import Numbers
 Listener = Callable[[Integers], None]
 #: Longest that a finished box waits.
 AGE_SECONDS = 1.0
+#: Most boxes that wait, however small they are: each takes some memory.
+MOST_BOXES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,9 @@ class GroupCommit:
             self._bytes += sum(box.bytes for box in boxes)
             self._totals[sweep] = Sums.of([self._totals.get(sweep, Sums()), *(box.sums for box in boxes)])
             # The thread sleeps until a first box comes, and then until it is old enough.
-            if self._boxes == len(boxes) or self._bytes >= self._enough:
+            if self._boxes == len(boxes) or self._is_enough():
                 self._state.notify_all()
-            while self._bytes > self._most:
+            while self._bytes > self._most or self._boxes > MOST_BOXES:
                 self._state.wait()
                 self._raise()
 
@@ -187,7 +189,10 @@ class GroupCommit:
         if not self._waiting:
             return False
         late = monotonic() >= self._since + AGE_SECONDS
-        return late or self._urgent or self._closed or self._bytes >= self._enough
+        return late or self._urgent or self._closed or self._is_enough()
+
+    def _is_enough(self) -> bool:
+        return self._bytes >= self._enough or self._boxes >= MOST_BOXES // 2
 
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
