@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from cases import check_pass, cuts, fill, make
 from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
 from reblock.engine import View, execute, execute_in_order, load
+from reblock.engine.buffers import Buffers
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Problem
@@ -124,6 +127,28 @@ def test_slabs_do_the_same_in_less_memory(
         target.commit()
         assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
     assert used >= 2
+
+
+def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next pass has the same budget: buffers must not wait for the collector of garbage."""
+    made: list[weakref.ref[Buffers]] = []
+
+    class Watched(Buffers):
+        def __init__(self, limit: int) -> None:
+            super().__init__(limit)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr("reblock.engine.claims.Buffers", Watched)
+    source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
+    fill(source, np.arange(400, dtype="u2").reshape(20, 20))
+    target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))
+    plan = choose(Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])).plan
+    gc.disable()
+    try:
+        execute(plan.passes[0], View.whole(source), target, memory_bytes=plan.memory_bytes, depth=plan.depth)
+        assert [one() for one in made] == [None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("compiled", [False, True])

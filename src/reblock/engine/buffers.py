@@ -28,6 +28,8 @@ _REGION_BYTES = 64 << 20
 _PATIENCE_SECONDS = 0.5
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
+#: And of blocks that it is to return when a pass has ended.
+_TRIMMED_BYTES = 128 << 10
 #: What is known of a write box, as the compiled loop has it.
 _Record = ctypes.c_uint64 * 4
 
@@ -156,6 +158,12 @@ class Buffers:
                 self._spare.setdefault(size, []).append(memory)
             self._changed.notify_all()
 
+    def close(self) -> None:
+        """Give everything back to the system, and forget whoever could tell that there is nothing to wait for."""
+        self._spare.clear()
+        self._spare_bytes = 0
+        self.idle = lambda: False
+
     def stop(self) -> None:
         """Wake whoever waits: the run has failed."""
         with self._changed:
@@ -241,17 +249,44 @@ def _nothing() -> None:
 
 
 @cache
+def _allocator() -> ctypes.CDLL | None:
+    """glibc, where that is what gives memory."""
+    try:
+        found = ctypes.CDLL(None)
+        found.malloc.restype, found.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        found.free.restype, found.free.argtypes = None, [ctypes.c_void_p]
+        found.mallopt, found.malloc_trim  # noqa: B018 - whether they are there
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
+
+
 def keep_freed_memory() -> None:
     """Ask the allocator to keep what codecs free for the next unit, rather than to map and clear it anew each time.
 
     What it keeps is what the units in flight took at once, which the budget counts.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # not glibc
-        return
-    mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
-    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    if allocator := _allocator():
+        allocator.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
+        allocator.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def return_freed_memory() -> None:
+    """Have the allocator return what it kept, and keep no more: what comes next has the same budget."""
+    if allocator := _allocator():
+        allocator.mallopt(_TRIM_THRESHOLD, _TRIMMED_BYTES)
+        allocator.malloc_trim(0)
+
+
+class Leaving:
+    """What a thread leaves when it ends; it looks after itself as a variable of that thread.
+
+    The allocator keeps memory for each thread, of which it returns the end only when the thread itself frees some.
+    """
+
+    def __del__(self) -> None:
+        if allocator := _allocator():
+            allocator.free(allocator.malloc(_TRIMMED_BYTES))
 
 
 class Staging:

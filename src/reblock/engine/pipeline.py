@@ -29,7 +29,7 @@ import numpy as np
 
 from reblock.cost.memory import PIECE_BYTES, flight_bytes, with_records
 from reblock.engine import native, rows
-from reblock.engine.buffers import Region, Staging, Stopped, keep_freed_memory
+from reblock.engine.buffers import Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
 from reblock.engine.claims import claims
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.encoded import Units
@@ -98,8 +98,10 @@ def execute(
     With a disk of its own (to record what is done to it) a pass runs without the compiled loop.
     """
     keep_freed_memory()
-    pipeline = _Pipeline(sweep, view, store, memory_bytes, depth, disk, watch or Watch(), number)
-    return pipeline.run(sweep.tasks.indices() if tasks is None else tasks)
+    every = sweep.tasks.indices() if tasks is None else tasks
+    measured = _Pipeline(sweep, view, store, memory_bytes, depth, disk, watch or Watch(), number).run(every)
+    return_freed_memory()
+    return measured
 
 
 class _Pipeline:
@@ -148,8 +150,8 @@ class _Pipeline:
         began = perf_counter()
         # Left in reverse: the readers end before the writers they feed.
         with (
-            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write") as self._writers,
-            ThreadPoolExecutor(self._depth, "reblock-read") as self._readers,
+            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, (self._thread,)) as self._writers,
+            ThreadPoolExecutor(self._depth, "reblock-read", _begin, (self._thread,)) as self._readers,
         ):
             try:
                 self._dispatch(tasks)
@@ -158,6 +160,11 @@ class _Pipeline:
                 pass
             except BaseException as error:  # noqa: BLE001 - raised again below, once the threads have ended
                 self._fail(error)
+            finally:
+                # Threads that end return theirs.
+                return_freed_memory()
+        # The next pass has the same budget.
+        self._buffers.close()
         if self._error is not None:
             raise self._error
         self.measured.times.wait += self._claims.waited
@@ -410,6 +417,11 @@ class _Pipeline:
             self._fail(error)
         finally:
             self._count(-1)
+
+
+def _begin(thread: local) -> None:
+    """What every thread does first."""
+    thread.leaving = Leaving()
 
 
 def _writers() -> int:
