@@ -90,15 +90,14 @@ def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) ->
 def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
     """Most bytes of write buffers at any step: of whole boxes, or of slabs where those do not find room."""
     slabs = () if room is None else slab_axes(sweep, target, room)
-    size = _slab_bytes(sweep, target, slabs) if slabs else buffer_elements(sweep, target) * target.itemsize
-    return with_records(size, sweep.writes.count, target)
+    return with_records(_box_bytes(sweep, target, slabs), sweep.writes.count, target)
 
 
 def slab_axes(sweep: Pass, target: Layout, room: int) -> tuple[int, ...]:
     """The axes along which write boxes are taken in slabs: none where whole ones find room or take no more."""
-    whole = buffer_elements(sweep, target) * target.itemsize
+    whole = _box_bytes(sweep, target)
     axes = long_axes(sweep.writes.largest, target) if whole > without_records(room, sweep.writes.count, target) else ()
-    return axes if axes and _slab_bytes(sweep, target, axes) < whole else ()
+    return axes if axes and _box_bytes(sweep, target, axes) < whole else ()
 
 
 def with_records(size: int, boxes: int, target: Layout) -> int:
@@ -119,8 +118,10 @@ def _all_bytes(target: Layout) -> int:
     return prod(axis.length + axis.trail for axis in target.objects.axes) * target.itemsize
 
 
-def _slab_bytes(sweep: Pass, target: Layout, axes: tuple[int, ...]) -> int:
-    return with_pages(buffer_elements(sweep, target, axes) * target.itemsize)
+def _box_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
+    """Most bytes of write boxes at any step, whole or in slabs, without what is kept of them."""
+    size = buffer_elements(sweep, target, slabs) * target.itemsize
+    return with_pages(size) if slabs else size
 
 
 def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:
@@ -343,8 +344,7 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, mem
     """
     flight = flight_bytes(sweep, source, target, depth)
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
-    slabs = slab_axes(sweep, target, memory_bytes - flight)
-    buffers = _slab_bytes(sweep, target, slabs) if slabs else buffer_elements(sweep, target) * target.itemsize
+    buffers = _box_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
     box = prod(sweep.writes.largest) * target.itemsize
     if buffers + flight + depth * box <= LITTLE_PEAK:

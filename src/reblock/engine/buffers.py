@@ -124,7 +124,7 @@ class Buffers:
             if size > self.limit or self.idle():
                 raise Refused(
                     f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them, "
-                    f"of which {self._used:,} are in use"
+                    f"of which {self._used:,} are in use: make the plan with more memory"
                 )
 
     def _make(self, size: int) -> Memory:
