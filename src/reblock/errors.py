@@ -12,6 +12,7 @@
     └── StorageError            the storage did not deliver
         ├── FormatError         not a format we know, or metadata that makes no sense
         ├── CorruptError        bytes that are lost, short, long or do not decode
+        ├── UnevenError         chunks that are not divided as others of the same array are
         ├── ChangedError        the source changed while it was read
         ├── ExternalError       a file that points outside its own root
         └── DiskError           the operating system said no (path and errno)
@@ -77,6 +78,10 @@ class FormatError(StorageError):
 
 class CorruptError(StorageError):
     """Stored bytes are missing, short, long, or do not decode."""
+
+
+class UnevenError(StorageError):
+    """A chunk is not divided as others are, so it cannot be read in parts like them."""
 
 
 class ChangedError(StorageError):

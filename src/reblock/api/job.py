@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -20,11 +21,12 @@ from reblock.api.request import (
     target_schema,
     wanted_schema,
 )
+from reblock.api.unfinished import clean
 from reblock.engine import Report, View, measured_cost, total_times
-from reblock.errors import StorageError, UsageError
+from reblock.errors import InfeasibleError, StorageError, UnevenError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Cost, Device, Format, Plan, Problem, Schema, Store
-from reblock.planner import AUTO, Decision, check, choose
+from reblock.model import Codec, Cost, Device, Divisible, Format, Plan, Problem, Schema, Store
+from reblock.planner import AUTO, OBJECTIVES, Decision, check, choose
 from reblock.render import text
 from reblock.storage import registry
 from reblock.storage.location import Location
@@ -33,6 +35,8 @@ from reblock.units import parse_size
 
 #: Memory budget where none is given.
 DEFAULT_MEMORY = "1GiB"
+#: A plan whose time is at most so many times what none could be faster than is good enough.
+_NEAR = 1.1
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Job:
     """The target's format."""
     schema: Schema
     """What the target will be."""
+    whole: Job | None = None
+    """The same without reading chunks in parts, for a source whose chunks turn out not to be divided alike."""
 
     @property
     def plan(self) -> Plan:
@@ -159,7 +165,37 @@ def plan(
         scratch_objects,
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
     )
-    return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
+
+    def job(view: View | None, problem: Problem) -> Job:
+        return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
+
+    return job(view, problem) if strategy != AUTO else _better(job, view, problem, objective)
+
+
+def _better(job: Callable[[View | None, Problem], Job], view: View | None, problem: Problem, objective: str) -> Job:
+    """The job that reads chunks whole, or in parts where that is better."""
+    try:
+        whole = job(view, problem)
+    except InfeasibleError:
+        # What takes too much memory as a whole may fit in parts.
+        if (parts := _in_parts(view, problem)) is None:
+            raise
+        return job(*parts)
+    if whole.decision.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
+        with suppress(InfeasibleError):
+            divided, rank = job(*parts), OBJECTIVES[objective]
+            if rank(divided.cost) < rank(whole.cost):
+                return replace(divided, whole=whole)
+    return whole
+
+
+def _in_parts(view: View | None, problem: Problem) -> tuple[View, Problem] | None:
+    """The same with parts of chunks for the units of the source, where they can be decoded one by one."""
+    store = view.store.divided() if view is not None and isinstance(view.store, Divisible) else None
+    if view is None or store is None:
+        return None
+    parts = replace(view, store=store)
+    return parts, replace(problem, source=parts.layout)
 
 
 def run(
@@ -180,6 +216,7 @@ def run(
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
     began = perf_counter()
+    uneven: UnevenError | None = None
     problem = job.decision.problem
     check(job.plan, problem)
     _distinct(job.source.store, job.target)
@@ -203,7 +240,19 @@ def run(
             budget_bytes=problem.memory_bytes,
             scratch_bytes=job.cost.scratch_bytes,
         )
-        attempt.run()
+        try:
+            attempt.run()
+        except UnevenError as error:
+            uneven = error
+    if uneven is not None:
+        if job.whole is None:
+            raise uneven
+        # Nothing of another plan is of use.
+        clean(job.target.path)
+        again = run(
+            job.whole, overwrite=overwrite, scratch=scratch, digest=digest, progress=progress, cancelled=cancelled
+        )
+        return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
     measured = attempt.measured
     return Report(
         job.plan,

@@ -38,7 +38,7 @@ PROBLEMS = (
     "closing",
 )
 #: Decoders that it knows, in its order.
-DECODERS = ("blosc", "zstd")
+DECODERS = ("blosc", "zstd", "blosc blocks")
 #: Never: no file is changed later than this.
 NEVER = 2**63 - 1
 
@@ -84,7 +84,10 @@ class Result(Structure):
 class Decoder(Structure):
     """How units are decoded."""
 
-    _fields_ = (("kind", c_int64), ("decode", c_void_p), ("measure", c_void_p))
+    _fields_ = (
+        *(("kind", c_int64), ("decode", c_void_p), ("measure", c_void_p)),
+        *(("blocks", c_int64), ("block", c_int64)),
+    )
 
 
 @cache
@@ -227,7 +230,7 @@ def decoder(functions: Functions | None) -> Decoder | None:
     """A decoder for the compiled loop, where it knows that kind."""
     if functions is None or functions.kind not in DECODERS:
         return None
-    return Decoder(DECODERS.index(functions.kind), functions.decode, functions.measure)
+    return Decoder(DECODERS.index(functions.kind), *functions[1:])
 
 
 def component(dtype: np.dtype[Any]) -> int:

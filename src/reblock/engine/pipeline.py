@@ -37,7 +37,7 @@ from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, rais
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
-from reblock.engine.shards import Shards
+from reblock.engine.shards import Shards, shards
 from reblock.engine.view import View
 from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar, is_verbatim
 from reblock.geometry import Box
@@ -128,7 +128,7 @@ class _Pipeline:
         self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
         self._verbatim = is_verbatim(sweep, view, store)
         self._units = Units(view, moves, verbatim=self._verbatim) if moves and view.layout.encoded else None
-        self._shards = Shards(view, moves) if moves and view.layout.indexed else None
+        self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)

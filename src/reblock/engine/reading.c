@@ -224,9 +224,10 @@ int64_t reblock_fetch(const Pass *pass, const Row *row, const char *paths, int64
 typedef struct {
     int64_t kind;
     void *decode, *measure;
+    int64_t blocks, block; /* of an object whose units are its blocks: how many, and bytes of each */
 } Decoder;
 
-enum { BLOSC, ZSTD };
+enum { BLOSC, ZSTD, BLOSC_BLOCKS };
 typedef int (*BloscDecode)(const void *from, void *to, size_t size, int threads);
 typedef size_t (*ZstdDecode)(void *to, size_t size, const void *from, size_t length);
 typedef unsigned long long (*ZstdMeasure)(const void *from, size_t length);
@@ -242,10 +243,67 @@ static int has_blosc_header(const unsigned char *head, int64_t length, int64_t s
     return nbytes == size && stored == length && block >= 1 && block <= size;
 }
 
+/* A block of Blosc with a head of its own in front is a frame. */
+#define HEAD 16
+#define OWN (HEAD + 4)
+
+static void put32(unsigned char *at, int64_t value) {
+    for (int k = 0; k < 4; k++) at[k] = (unsigned char)(value >> 8 * k);
+}
+
+/* Where a block lies in its file, by the head and the table of the frame; false where they are out of the ordinary. */
+static int find_block(const Decoder *decoder, const unsigned char *head, int64_t number, int64_t size, int64_t *start,
+                      int64_t *length) {
+    if (!has_blosc_header(head, size, decoder->blocks * decoder->block) || little32(head + 8) != decoder->block) return 0;
+    if (head[2] & 2) return 0; /* blocks as they are, which are rare */
+    int64_t stop = size, least = HEAD + 4 * decoder->blocks;
+    *start = little32(head + HEAD + 4 * number);
+    for (int64_t k = 0; k < decoder->blocks; k++) {
+        int64_t other = little32(head + HEAD + 4 * k);
+        if (other > *start && other < stop) stop = other;
+    }
+    *length = stop - *start;
+    return *start >= least && *length > 0;
+}
+
+/* Read a block of an encoded object, row->base being its number, and put a head in front; returns the length of that
+ * frame, and where in the staging memory it starts, or -1 as `reblock_fetch` does. `room` is for a block. */
+static int64_t fetch_block(const Pass *pass, const Decoder *decoder, const Row *row, const char *paths, int64_t most,
+                           int direct, char *staging, char *room, const char **frame) {
+    int buffered, fd = open_source(pass, paths + row->path, 0, &buffered);
+    if (fd < 0) return -1;
+    struct stat status;
+    unsigned char *head = (unsigned char *)room;
+    int64_t table = HEAD + 4 * decoder->blocks, start, length, result = -1;
+#ifdef POSIX_FADV_RANDOM
+    if (direct) posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* the table stays for the next block, alone */
+#endif
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status) &&
+        read_all(fd, room, table, 0, 0, 0) == table &&
+        find_block(decoder, head, row->base, (int64_t)status.st_size, &start, &length) && length <= most - PAGE) {
+        direct = direct && O_DIRECT && !fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT);
+        int64_t before = direct ? start % PAGE : 0, span = before + length;
+        if (direct) span = (span + PAGE - 1) / PAGE * PAGE;
+        unsigned char *own = (unsigned char *)staging + PAGE + before - OWN;
+        if (read_all(fd, staging + PAGE, span, start - before, direct, 0) >= before + length) {
+            memcpy(own, head, 4);
+            put32(own + 4, decoder->block);
+            put32(own + 8, decoder->block);
+            put32(own + 12, OWN + length);
+            put32(own + HEAD, OWN);
+            *frame = (const char *)own;
+            result = OWN + length;
+        }
+    }
+    close(fd);
+    return result;
+}
+
 /* Whether bytes could be decoded to exactly so many. */
 static int decode(const Decoder *decoder, const char *from, int64_t length, char *to, int64_t size) {
     switch (decoder->kind) {
     case BLOSC:
+    case BLOSC_BLOCKS:
         return has_blosc_header((const unsigned char *)from, length, size) &&
                ((BloscDecode)decoder->decode)(from, to, (size_t)size, 1) == size;
     case ZSTD:
@@ -263,9 +321,16 @@ int64_t reblock_decode(const Pass *pass, const Window *window, int64_t count, co
     int64_t width = 6 + 6 * pass->ndim, found = 0, start = 0;
     for (; result->row < count; result->row++) {
         const Row *row = (const Row *)(rows + width * result->row);
-        int64_t size = bytes_of(pass, row), began = now_ns();
-        int64_t length = reblock_fetch(pass, row, paths, most, direct, staging, &start), read = now_ns();
-        int done = length >= 0 && decode(decoder, staging + start, length, decoded, size);
+        const char *from = staging;
+        int64_t size = bytes_of(pass, row), began = now_ns(), length;
+        if (decoder->kind == BLOSC_BLOCKS)
+            length = fetch_block(pass, decoder, row, paths, most, direct, staging, decoded, &from);
+        else {
+            length = reblock_fetch(pass, row, paths, most, direct, staging, &start);
+            from += start;
+        }
+        int64_t read = now_ns();
+        int done = length >= 0 && decode(decoder, from, length, decoded, size);
         result->io_ns += read - began;
         result->decode_ns += now_ns() - read;
         result->bytes += size;

@@ -77,3 +77,30 @@ class Shards:
         if data is None:
             raise _OddError
         return data.tobytes()
+
+
+class Blocks(Shards):
+    """Leaves it to the compiled loop to find units by their numbers: places are what those are."""
+
+    def __init__(self, view: View, moves: native.Moves) -> None:
+        super().__init__(view, moves)
+        layout = view.store.layout
+        pairs = zip(layout.objects.largest_stored, layout.units.largest_stored, strict=True)
+        self._counts = tuple(whole // part for whole, part in pairs)
+
+    def _extents(self, index: Index, units: list[Index]) -> list[Extent | None]:
+        store, counts = self._view.store, self._counts
+        path, order = store.place(index).path, store.layout.order
+        found: list[Extent | None] = []
+        for unit in units:
+            number = 0
+            for axis in order:
+                number = number * counts[axis] + unit[axis] - index[axis] * counts[axis]
+            found.append(Extent(path, number))
+        return found
+
+
+def shards(view: View, moves: native.Moves) -> Shards:
+    """Who finds the units of a source."""
+    numbered = view.layout.divided and native.decoder(view.store.decoder) is not None
+    return Blocks(view, moves) if numbered else Shards(view, moves)

@@ -8,7 +8,7 @@ from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import Bytes, Decoder, Divisible, Extent, Flat, Format, Index, Read, Store, Way
 
 __all__ = [
     "Access",
@@ -17,6 +17,7 @@ __all__ = [
     "Cost",
     "Decoder",
     "Device",
+    "Divisible",
     "Extent",
     "Finished",
     "Flat",

@@ -44,7 +44,9 @@ class Layout:
     partial_writes: bool = True
     """Whether byte runs inside an object can be written."""
     indexed: bool = False
-    """Whether units are found through an index inside the object (a shard)."""
+    """Whether units are found through an index inside the object (a shard, or a chunk that is divided)."""
+    divided: bool = False
+    """Whether units are parts of a chunk that its codec decodes one by one; objects are the chunks."""
     shards: Grid | None = None
     """Files that hold several objects, each at its own place (new shards of raw chunks); None = objects tell."""
 
@@ -68,7 +70,7 @@ class Layout:
     @property
     def files(self) -> Grid | None:
         """Shards, where there are any."""
-        return self.objects if self.indexed else self.shards
+        return self.objects if self.indexed and not self.divided else self.shards
 
     @property
     def encoded(self) -> bool:
@@ -108,8 +110,9 @@ class Layout:
         return {
             "shape": list(self.shape),
             "dtype": self.dtype.str,
-            "chunks": self.units.to_json(),
+            "chunks": (self.objects if self.divided else self.units).to_json(),
             "shards": self.files.to_json() if self.files else None,
+            **({"parts": self.units.to_json()} if self.divided else {}),
             "order": list(self.order),
             "codec": self.codec or None,
             "partial_reads": self.partial_reads,

@@ -44,7 +44,7 @@ class Extent(NamedTuple):
     length: int | None = None
     """Number of bytes; None = to the end of the file."""
     mask: int = 0
-    """Filters that this unit skipped (HDF5's filter mask)."""
+    """What else decoding it takes: filters that this unit skipped (HDF5), how its frame was made (Blosc's blocks)."""
     whole: int | None = None
     """Bytes of the file that is made of several such pieces, so that room for it can be reserved at once."""
 
@@ -53,11 +53,15 @@ class Decoder(NamedTuple):
     """Functions of a compiled library that decode a unit, for engines that call them without the interpreter."""
 
     kind: str
-    """`blosc` (blosc_decompress_ctx) or `zstd` (ZSTD_decompress)."""
+    """`blosc` (blosc_decompress_ctx), `blosc blocks` (the same), or `zstd` (ZSTD_decompress)."""
     decode: int
     """Address of the function."""
     measure: int = 0
     """Address of the one that tells the decoded size (ZSTD_getFrameContentSize), where there is one."""
+    blocks: int = 0
+    """Units of an object, where those are blocks of it: how many; they are numbered as they lie on disk."""
+    block_bytes: int = 0
+    """Bytes of each, decoded."""
 
 
 #: How an adapter asks the engine for bytes that tell where other bytes lie (a shard's index).
@@ -169,6 +173,18 @@ class Store(Protocol):
 
     def abort(self) -> None:
         """Close handles and leave the files as they are."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A store whose chunks may be read in parts."""
+
+    def divided(self) -> Store | None:
+        """The same array with parts of chunks for units, if its codec decodes them one by one; else None.
+
+        Some chunks are looked at. Where another one turns out to be divided differently, reading it raises an
+        UnevenError.
+        """
 
 
 @runtime_checkable

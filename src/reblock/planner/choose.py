@@ -83,6 +83,12 @@ class Decision:
     unasked: tuple[str, ...] = ()
     """Strategies whose plans could not have been better."""
 
+    @property
+    def excess(self) -> float:
+        """Its time, as a multiple of what no plan for this problem could be faster than."""
+        least = ideal_seconds(self.problem)
+        return self.cost.seconds / least if least else 1.0
+
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
         """What every strategy has to say, best first, then the refusals."""
@@ -185,10 +191,10 @@ def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -
     return [*(replace(a, rejected=_worse(a, best, objective)) for a in able), *(a for a in others if not a.cost)]
 
 
-def _propose(name: str, problem: Problem, objective: str) -> tuple[Plan, bool]:
+def _propose(name: str, problem: Problem, objective: str, *, slabs: bool = True) -> tuple[Plan, bool]:
     """A strategy's plan, and whether it comes of a search that left nothing out."""
     if name == SEARCH:
-        return search(problem, OBJECTIVES[objective], frugal=objective == "memory")
+        return search(problem, OBJECTIVES[objective], frugal=objective == "memory", slabs=slabs)
     plan = strategies()[name](problem)
     return fit(plan, problem, frugal=True) if objective == "memory" else plan, False
 
@@ -230,7 +236,9 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     found, seconds = before, before.cost.seconds
     for budget in (half, half + flight):
         with suppress(Refused):
-            plan = fit(_propose(before.strategy, replace(problem, memory_bytes=budget), "time")[0], problem)
+            less = replace(problem, memory_bytes=budget)
+            # Who takes slabs has no room for a second step.
+            plan = fit(_propose(before.strategy, less, "time", slabs=False)[0], problem)
             cost = total(estimate_passes(plan, problem), plan, problem)
             if cost.seconds < seconds:
                 found, seconds = Alternative(before.strategy, plan, cost, None), cost.seconds

@@ -78,10 +78,13 @@ class Scope(NamedTuple):
     """Plans that take no more memory than they must."""
 
 
-def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Plan, bool]:
-    """The best single pass by a ranking of costs, and whether the search left nothing out."""
+def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool = True) -> tuple[Plan, bool]:
+    """The best single pass by a ranking of costs, and whether the search left nothing out.
+
+    Without `slabs` it looks only for passes that take write boxes whole.
+    """
     plans: list[tuple[Found, bool]] = []
-    for scope in _scopes(problem, frugal=frugal):
+    for scope in _scopes(problem, frugal=frugal, slabs=slabs):
         if scope.slabs and plans and min(found.rank[0] for found, _ in plans) <= _near(problem, key):
             plans = [(found, False) for found, _ in plans]
             break
@@ -97,8 +100,8 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False) -> tuple[Pla
     return best.plan, exact
 
 
-def _scopes(problem: Problem, *, frugal: bool) -> list[Scope]:
-    slabs = not problem.held and bool(long_axes(problem.target.objects.largest, problem.target))
+def _scopes(problem: Problem, *, frugal: bool, slabs: bool) -> list[Scope]:
+    slabs = slabs and not problem.held and bool(long_axes(problem.target.objects.largest, problem.target))
     if frugal:
         return [Scope(cut=True, slabs=slabs, frugal=True)]
     return [Scope(cut, some, frugal=False) for some in ((False, True) if slabs else (False,)) for cut in (False, True)]

@@ -185,7 +185,10 @@ def layout_text(layout: Layout) -> str:
     parts = []
     if layout.files:
         parts.append(f"{_plural(layout.files.count, 'shard')} of {grid_text(layout.files)}")
-    parts.append(f"{_plural(layout.units.count, 'chunk')} of {grid_text(layout.units)}")
+    chunks = layout.objects if layout.divided else layout.units
+    parts.append(f"{_plural(chunks.count, 'chunk')} of {grid_text(chunks)}")
+    if layout.divided:
+        parts.append(f"read in {_plural(layout.units.count, 'part')} of {grid_text(layout.units)}")
     parts.append(layout.codec or "raw bytes")
     if layout.order != tuple(range(layout.ndim)):
         parts.append(f"axes on disk {_order(layout.order)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -10,17 +11,20 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from reblock.errors import CorruptError, FormatError, TargetExistsError, UsageError
+import numpy as np
+
+from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Store
-from reblock.storage import zarr_shards
+from reblock.storage import zarr_blocks, zarr_shards
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.durable import make_durable
-from reblock.storage.files import disk_errors, sync, write_file
+from reblock.storage.files import disk_errors, read_head, sync, write_file
 from reblock.storage.roots import FileRoots
+from reblock.storage.zarr_blocks import Blocks
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_decoders import decoder
 from reblock.storage.zarr_meta import Meta, parse_v2, parse_v3
@@ -29,6 +33,8 @@ from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_
 #: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
 _MANY_FOLDERS = 10_000
 _LONG_BYTES = 1024
+#: Chunks that are looked at before an array is read in parts of chunks.
+_HEADS = 8
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class ZarrStore(ByExtent):
     """The folder, links resolved, and what is allowed beside it; None for a new one."""
     made_of: Schema | None = field(default=None, repr=False)
     """What a new array is to be, which `commit` writes down."""
+    blocks: Blocks | None = None
+    """The parts that chunks are read in; None = whole."""
 
     @property
     def format(self) -> str:
@@ -58,9 +66,9 @@ class ZarrStore(ByExtent):
     def schema(self) -> Schema:
         return self.meta.schema
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
-        return self.meta.layout
+        return self.meta.layout if self.blocks is None else self.blocks.layout(self.meta.layout)
 
     @property
     def fills(self) -> bool:
@@ -73,7 +81,8 @@ class ZarrStore(ByExtent):
 
     @property
     def decoder(self) -> Decoder | None:
-        return decoder(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
+        found = decoder(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
+        return found if self.blocks is None else self.blocks.decoder(found)
 
     @cached_property
     def folder(self) -> str:
@@ -100,6 +109,8 @@ class ZarrStore(ByExtent):
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
         path = self._path(index)
         shard = self.meta.shard
+        if self.blocks is not None:
+            return self._extents_of_blocks(self.blocks, index, units, read)
         if shard is None:
             return [Extent(path)] * len(units)
         if not self.layout.indexed:
@@ -109,14 +120,49 @@ class ZarrStore(ByExtent):
             data = read(where)
         except FileNotFoundError:
             return [None] * len(units)
-        per_shard = zarr_shards.per_shard(shard)
-        places = [tuple(u - i * n for u, i, n in zip(unit, index, per_shard, strict=True)) for unit in units]
         try:
-            return zarr_shards.extents(self.meta, shard, path, data, places)
+            return zarr_shards.extents(
+                self.meta, shard, path, data, _places(index, units, zarr_shards.per_shard(shard))
+            )
         except CorruptError as error:
             chunk, size = ",".join(map(str, index)), shard.index_bytes
             which = f"bytes 0 to {size}" if shard.at_start else f"the last {size} bytes"
             raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
+
+    def _extents_of_blocks(
+        self, blocks: Blocks, index: Index, units: Sequence[Index], read: Read
+    ) -> Sequence[Extent | None]:
+        path = self._path(index)
+        try:
+            data = read(Extent(path, 0, blocks.table_bytes))
+            return blocks.extents(path, data, _places(index, units, blocks.counts))
+        except FileNotFoundError:
+            return [None] * len(units)
+        except CorruptError as error:
+            if path in str(error):
+                raise
+            chunk = ",".join(map(str, index))
+            where = f"{self.location}: chunk ({chunk}) in {path}, bytes 0 to {blocks.table_bytes}"
+            raise CorruptError(f"{where}: {error}") from error
+
+    def divided(self) -> Store | None:
+        chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]
+        stages = self.meta.chain.codec.stages if isinstance(self.meta.chain, Chain) else ()
+        if [stage.name for stage in stages] != ["blosc"] or self.meta.shard or len(chunks) < max(self.layout.ndim, 1):
+            return None
+        found = {zarr_blocks.find(self.layout, chunks, head) for head in self._heads()}
+        return replace(self, blocks=found.pop()) if len(found) == 1 and None not in found else None
+
+    def _heads(self) -> Iterator[bytes]:
+        """How some of the chunks begin that are there."""
+        grid = self.layout.objects
+        for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
+            index = tuple(map(int, np.unravel_index(number, grid.counts)))
+            try:
+                yield read_head(self._path(index), zarr_blocks.HEAD_BYTES, self.roots)[0]
+            except DiskError as error:
+                if error.errno != errno.ENOENT:
+                    raise
 
     def place(self, index: Index) -> Extent:
         if self._shards is not None:
@@ -131,8 +177,11 @@ class ZarrStore(ByExtent):
         return f"{self._prefix}{self.meta.key(index)}"
 
     # ---------------------------------------------------------------- what bytes mean
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:  # noqa: ARG002 - all units are alike
-        self.meta.chain.decode(data, out)
+    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+        if self.blocks is not None and isinstance(self.meta.chain, Chain):
+            self.blocks.decode(self.meta.chain, data, extent, out)
+        else:
+            self.meta.chain.decode(data, out)
 
     def encode(self, data: Flat) -> Bytes:
         if self.layout.indexed and self.meta.shard is not None:
@@ -223,6 +272,11 @@ class ZarrFormat:
     def _new(self, path: str, inner: str, schema: Schema) -> ZarrStore:
         parts = _parts(path, inner)
         return ZarrStore(path, "/".join(parts), zarr_shards.by_chunk(describe(schema, self.version)), made_of=schema)
+
+
+def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list[Index]:
+    """Places of units in the object that holds them, of which it has so many along each axis."""
+    return [tuple(u - i * n for u, i, n in zip(unit, index, counts, strict=True)) for unit in units]
 
 
 # ---------------------------------------------------------------- metadata files
