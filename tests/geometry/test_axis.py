@@ -50,6 +50,13 @@ def test_every_block_and_every_position(axis: Axis) -> None:
     assert axis.indices(np.arange(axis.length + 1)).tolist() == [*owners, axis.count]
 
 
+@given(any_axis, st.data())
+def test_bounds_are_those_of_every_block(axis: Axis, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, axis.count))
+    last = data.draw(st.integers(first, axis.count))
+    assert list(map(tuple, axis.bounds(first, last).tolist())) == oracle.stored(axis)[first:last]
+
+
 @given(any_axis)
 def test_floors_and_ceils(axis: Axis) -> None:
     edges, positions = oracle.edges(axis), np.arange(axis.length + 1)

@@ -39,7 +39,7 @@ from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
 from reblock.engine.shards import Shards, shards
 from reblock.engine.view import View
-from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar, is_verbatim
+from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Index, Ledger, Pass, Store, Sums, Traffic, Way
@@ -140,7 +140,7 @@ class _Pipeline:
         self._claims = claims(sweep, store.layout, room, self._scatter, self._writer, self._finished)
         self._buffers, self._open = self._claims.buffers, self._claims.open
         self._lock, self._serial = Lock(), Lock()
-        self._thread, self._stopped = local(), Event()
+        self._thread, self._stopped, self._nothing_open = local(), Event(), Event()
         self._error: BaseException | None = None
         self._held = self._busy = 0
         self._buffers.idle = lambda: not self._busy
@@ -189,8 +189,10 @@ class _Pipeline:
 
     def _settle(self) -> None:
         """Wait for the last write, but not if the run is cancelled; the executors' own wait would."""
-        while self._open and not self._stopped.wait(0.01):
+        self._nothing_open.clear()
+        while self._open and not self._stopped.is_set():
             self._check()
+            self._nothing_open.wait(0.01)
 
     def _check(self) -> None:
         if self._watch.cancelled():
@@ -407,6 +409,8 @@ class _Pipeline:
             with self._lock:
                 for buffer in buffers:
                     del self._open[buffer.number]
+                if not self._open:
+                    self._nothing_open.set()
                 self.measured.sums += Sums.of(one.sums for one in finished)
                 self.measured.target += traffic
                 self.measured.write_boxes += len(buffers)
@@ -426,9 +430,7 @@ def _begin(thread: local) -> None:
 
 def _writers() -> int:
     """Threads that encode and write: one per core, and some to wait for the device."""
-    return max(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _LEAST_WRITERS
-    )
+    return max(cores(), _LEAST_WRITERS)
 
 
 def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:

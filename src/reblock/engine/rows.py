@@ -120,14 +120,14 @@ class Visits:
         pairs = zip(view.layout.units.axes, view.layout.objects.axes, strict=True)
         homes = [within.indices(axis.starts(found[:, number])) for number, (axis, within) in enumerate(pairs)]
         objects = view.object_indices(np.stack(homes, 1) if homes else found)
-        return locate(objects, units, [None] * len(units))
+        return Files(objects, units, [], [], b"", np.array([[-1, 0, 0, -1, 0, 1]], np.int64).repeat(len(units), 0))
 
     def _sizes(self, firsts: Index, shape: tuple[int, ...], steps: tuple[Ints, ...]) -> Ints:
         """Bytes of raw units as they are stored."""
         layout = self._view.layout
         sizes: Ints = np.array(layout.itemsize, np.int64)
         for axis, low, count, step in zip(layout.units.axes, firsts, shape, steps, strict=True):
-            bounds = np.array([axis.stored(index) for index in range(low, low + count)], np.int64)
+            bounds = axis.bounds(low, low + count)
             sizes = sizes * (bounds[:, 1] - bounds[:, 0])[step]
         return sizes
 
@@ -192,12 +192,10 @@ def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], 
     """Per axis and unit: bounds of the unit as it is stored, of what is read of it, and of what is wanted."""
     axes = []
     for number, (axis, start, stop) in enumerate(zip(layout.units.axes, box.start, box.stop, strict=True)):
-        rows = []
-        for index in axis.touching(start, stop):
-            low, high = axis.stored(index)
-            wanted = max(low, start), min(high, stop)
-            rows.append((low, high, *((low, high) if number in full else wanted), *wanted))
-        axes.append(np.array(rows, np.int64).reshape(len(rows), 6))
+        meets = axis.touching(start, stop)
+        stored = axis.bounds(meets.start, meets.stop)
+        wanted = np.clip(stored, start, stop)
+        axes.append(np.hstack([stored, stored if number in full else wanted, wanted]))
     return axes, tuple(len(rows) for rows in axes)
 
 

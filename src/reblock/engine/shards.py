@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.rows import Rows, locate
+from reblock.engine.rows import Files, Rows, locate
 from reblock.engine.view import View
 from reblock.geometry.axis import Ints
 from reblock.model import Extent, Index, Traffic
@@ -80,24 +80,25 @@ class Shards:
 
 
 class Blocks(Shards):
-    """Leaves it to the compiled loop to find units by their numbers: places are what those are."""
+    """Leaves it to the compiled loop to find units by their numbers, which stand where their offsets would."""
 
     def __init__(self, view: View, moves: native.Moves) -> None:
         super().__init__(view, moves)
         layout = view.store.layout
         pairs = zip(layout.objects.largest_stored, layout.units.largest_stored, strict=True)
-        self._counts = tuple(whole // part for whole, part in pairs)
+        self._counts = np.array([whole // part for whole, part in pairs], np.int64)
+        self._strides = np.ones(layout.ndim, np.int64)
+        for inner, axis in pairwise(reversed(layout.order)):
+            self._strides[axis] = self._strides[inner] * self._counts[inner]
 
-    def _extents(self, index: Index, units: list[Index]) -> list[Extent | None]:
-        store, counts = self._view.store, self._counts
-        path, order = store.place(index).path, store.layout.order
-        found: list[Extent | None] = []
-        for unit in units:
-            number = 0
-            for axis in order:
-                number = number * counts[axis] + unit[axis] - index[axis] * counts[axis]
-            found.append(Extent(path, number))
-        return found
+    def __call__(self, some: Rows, chosen: Ints) -> tuple[Rows, list[int]]:
+        at, place = chosen.tolist(), self._view.store.place
+        objects, units = [some.files.objects[k] for k in at], [some.files.units[k] for k in at]
+        names = [place(index).path for index in objects]
+        table = some.table[chosen]
+        paths, table[:, 1] = native.joined(names)
+        table[:, 2] = (np.array(units) - np.array(objects) * self._counts) @ self._strides
+        return some._replace(table=table, files=Files(objects, units, names, [], paths, table)), []
 
 
 def shards(view: View, moves: native.Moves) -> Shards:

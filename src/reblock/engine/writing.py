@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
+from threading import Lock, Semaphore
 from time import perf_counter
 
 import numpy as np
@@ -130,6 +130,11 @@ class Buffer:
         return count > 0 and not record[1]
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Writer:
     """Knows how the boxes of one pass become bytes of the target."""
 
@@ -148,6 +153,7 @@ class Writer:
         self._raw = not (layout.encoded or layout.indexed)
         self._moves = moves if boxes.access is Access.UNITS and store.writes is Way.EXTENT else None
         self._serial = serial or Lock()
+        self._cores = Semaphore(cores())
         self._made: set[Index] = set()
         self._making = Lock()
 
@@ -184,9 +190,9 @@ class Writer:
     ) -> tuple[Traffic, list[Finished]]:
         finished, rows = [], array("q")
         kept: list[object] = []
-        for buffer, owner in zip(buffers, self.boxes.indices([buffer.number for buffer in buffers]), strict=True):
+        owners = self.boxes.indices([buffer.number for buffer in buffers])
+        for buffer, owner, data in zip(buffers, owners, self._bytes(buffers, times), strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
-            data = self._bytes(buffer, times)
             flat = buffer.memory.flat
             size, own = data.size, data is flat or data.base is flat
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
@@ -207,14 +213,20 @@ class Writer:
         logical = sum(buffer.memory.flat.size for buffer in buffers)
         return Traffic(result.opens, result.opens, result.opens, logical), finished
 
-    def _bytes(self, buffer: Buffer, times: Times) -> Flat:
-        """What is to be stored, in the buffer's own memory where it fits: that is aligned, and counted already."""
+    def _bytes(self, buffers: Sequence[Buffer], times: Times) -> list[Flat]:
+        """What is to be stored. More threads than cores would only push each other's tables out of the caches."""
         if self._raw:
-            return buffer.memory.flat
-        if buffer.kept is None:
+            return [buffer.memory.flat for buffer in buffers]
+        with self._cores:
             began = perf_counter()
-            encoded = np.frombuffer(self.store.encode(buffer.memory.flat), np.uint8)
+            found = [self._encoded(buffer) for buffer in buffers]
             times.encode += perf_counter() - began
+        return found
+
+    def _encoded(self, buffer: Buffer) -> Flat:
+        """The same for one, in the buffer's own memory where it fits: that is aligned, and counted already."""
+        if buffer.kept is None:
+            encoded = np.frombuffer(self.store.encode(buffer.memory.flat), np.uint8)
             if encoded.size > buffer.memory.flat.size:
                 return encoded
             buffer.keep(encoded)
@@ -234,7 +246,7 @@ class Writer:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done
-        data = self._bytes(buffer, times)
+        (data,) = self._bytes([buffer], times)
         ready = perf_counter()
         path = self._hand_over(buffer, data)
         times.write += perf_counter() - ready

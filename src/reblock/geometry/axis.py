@@ -192,6 +192,15 @@ class Axis:
         out[in_tail] = self.middle[1] + tails[indices[in_tail] - inside]
         return out
 
+    def bounds(self, first: int, last: int) -> Ints:
+        """`stored` of the blocks from one to before another, one per row."""
+        cuts = self.starts(np.arange(first, last + 1))
+        found = np.stack([cuts[:-1], cuts[1:]], 1)
+        if first < last:
+            found[0, 0] -= self.lead if first == 0 else 0
+            found[-1, 1] += self.trail if last == self.count else 0
+        return found
+
     def indices(self, positions: Ints) -> Ints:
         """`index` of many positions."""
         if positions.size <= ONE_BY_ONE:
