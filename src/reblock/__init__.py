@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SpaceError,
         StorageError,
         TargetExistsError,
+        UnevenError,
         UnfinishedError,
         UsageError,
     )
@@ -44,6 +45,7 @@ __all__ = [
     "SpaceError",
     "StorageError",
     "TargetExistsError",
+    "UnevenError",
     "UnfinishedError",
     "UsageError",
     "__version__",

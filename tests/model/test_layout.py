@@ -74,8 +74,17 @@ def test_json() -> None:
         "dtype": ">u2",
         "chunks": [2, [2, 3]],
         "shards": None,
+        "parts": None,
         "order": [1, 0],
         "codec": None,
         "partial_reads": True,
         "partial_writes": True,
     }
+
+
+def test_parts_are_no_chunks() -> None:
+    chunks, parts = Grid.of((8, 9), (4, 9)), Grid.of((8, 9), (2, 9))
+    layout = Layout(np.dtype("u1"), chunks, parts, (0, 1), "blosc:lz4:5", indexed=True, divided=True)
+    assert layout.files is None
+    made = layout.to_json()
+    assert (made["chunks"], made["shards"], made["parts"]) == ([4, 9], None, [2, 9])

@@ -112,7 +112,7 @@ class Layout:
             "dtype": self.dtype.str,
             "chunks": (self.objects if self.divided else self.units).to_json(),
             "shards": self.files.to_json() if self.files else None,
-            **({"parts": self.units.to_json()} if self.divided else {}),
+            "parts": self.units.to_json() if self.divided else None,
             "order": list(self.order),
             "codec": self.codec or None,
             "partial_reads": self.partial_reads,
