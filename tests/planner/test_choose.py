@@ -7,6 +7,7 @@ from hypothesis import given
 
 from reblock.cost import PRESETS
 from reblock.cost.estimate import ideal_seconds, one_pass_seconds
+from reblock.cost.memory import decoding_bytes
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem
@@ -79,15 +80,17 @@ def test_no_plan_is_faster_than_the_ideal(asked: Problem) -> None:
 
 
 def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
-    """Slices into columns: a slice meets all columns, and memory holds an eighth of them."""
+    """Slices into columns: a slice meets all columns, and memory holds an eighth of them, or not quite."""
     shape = (2048, 512, 512)
     source = replace(Layout.raw("<f4", Grid.of(shape, (1, 512, 512))), codec="zstd:3", partial_reads=False)
     target = replace(Layout.raw("<f4", Grid.of(shape, (2048, 32, 32))), partial_writes=False)
     device = replace(PRESETS["nvme"], decode_bytes_per_second={})
-    roomy, tight = (Problem(source, target, memory, device) for memory in (4 << 30, 256 << 20))
+    memory = (4 << 30, (256 << 20) + decoding_bytes(source), 256 << 20)
+    roomy, eighth, tight = (Problem(source, target, one, device) for one in memory)
     assert one_pass_seconds(roomy) == ideal_seconds(roomy)
-    again = 7 * source.nbytes / device.read_bytes_per_second
-    assert one_pass_seconds(tight) == pytest.approx(ideal_seconds(tight) + again)
+    again = source.nbytes / device.read_bytes_per_second
+    assert one_pass_seconds(eighth) == pytest.approx(ideal_seconds(tight) + 7 * again)
+    assert one_pass_seconds(tight) == pytest.approx(ideal_seconds(tight) + 8 * again)
     decision = choose(tight)
     assert len(decision.plan.passes) == 2
     assert "search" in decision.unasked

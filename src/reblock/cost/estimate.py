@@ -8,7 +8,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reblock.cost.memory import allocated_bytes, behind_bytes, buffer_bytes, flight_bytes, held_elements, slab_axes
+from reblock.cost.memory import (
+    allocated_bytes,
+    behind_bytes,
+    buffer_bytes,
+    decoding_bytes,
+    encoding_bytes,
+    flight_bytes,
+    held_elements,
+    slab_axes,
+)
 from reblock.cost.seeks import traffic
 from reblock.geometry.overlap import LISTED_CUTS, QUICK_CUTS
 from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Traffic
@@ -173,10 +182,14 @@ def _bytes_again(problem: Problem) -> int:
     """Bytes that one pass reads at the least, as often as memory makes it read the same units.
 
     Who reads a unit holds the target objects that it meets. Where those that are written whole take k times the memory
-    that there is, a unit that is read whole is read k times.
+    that there is beside the unit and what is encoded, a unit that is read whole is read k times.
     """
     source, target = problem.source, problem.target
     if problem.held or source.partial_reads or target.partial_writes:
+        return 0
+    unit = decoding_bytes(source) if source.encoded else source.unit_bytes if source.indexed else 0
+    room = problem.memory_bytes - unit - encoding_bytes(target)
+    if room <= 0:
         return 0
     # Products of many lengths; nothing here has to be exact.
     read, met = np.array([float(source.itemsize)]), np.array([float(target.itemsize)])
@@ -188,7 +201,7 @@ def _bytes_again(problem: Problem) -> int:
         lengths, places = np.unique(objects.ceils(ends) - objects.floors(cuts), return_inverse=True)
         read = np.multiply.outer(read, np.bincount(places, ends - cuts)).ravel()
         met = np.multiply.outer(met, lengths).ravel()
-    return int((read * np.ceil(met / problem.memory_bytes)).sum())
+    return int((read * np.ceil(met / room)).sum())
 
 
 def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:
