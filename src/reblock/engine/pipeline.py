@@ -191,8 +191,8 @@ class _Pipeline:
         """Wait for the last write, but not if the run is cancelled; the executors' own wait would."""
         self._nothing_open.clear()
         while self._open and not self._stopped.is_set():
-            self._check()
             self._nothing_open.wait(0.01)
+            self._check()
 
     def _check(self) -> None:
         if self._watch.cancelled():
@@ -409,14 +409,14 @@ class _Pipeline:
             with self._lock:
                 for buffer in buffers:
                     del self._open[buffer.number]
-                if not self._open:
-                    self._nothing_open.set()
                 self.measured.sums += Sums.of(one.sums for one in finished)
                 self.measured.target += traffic
                 self.measured.write_boxes += len(buffers)
                 self.measured.times.add(times)
             self._buffers.give([buffer.memory for buffer in buffers])
             self._watch.progress(sum(one.bytes for one in finished))
+            if not self._open:
+                self._nothing_open.set()
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
         finally:
