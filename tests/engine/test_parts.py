@@ -14,7 +14,7 @@ from zarr.codecs import BloscCodec
 import reblock
 from reblock.api.array import Array
 from reblock.engine import native
-from reblock.errors import CorruptError, ExternalError, Refused
+from reblock.errors import CorruptError, ExternalError, Refused, UnevenError
 from reblock.storage import registry
 from reblock.testing.arrays import noise, same_bits
 from zarr_python import by_zarr, zarr_reads
@@ -141,7 +141,9 @@ def test_chunks_that_are_divided_otherwise_are_read_whole(tmp_path: Path) -> Non
     job = reblock.plan(path, tmp_path / "y.zarr", **PENCILS)
     assert job.whole is not None
     report = reblock.run(job)
-    assert any("chunks were read whole" in note and "c/100/0/0" in note for note in report.notes)
+    (note,) = (note for note in report.notes if "chunks were read whole" in note)
+    assert "c/100/0/0" in note
+    assert "resume" not in note
     assert report.plan == job.whole.plan
     assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
     assert reblock.status(tmp_path / "y.zarr") is None
@@ -154,3 +156,8 @@ def test_parts_fit_where_chunks_do_not(tmp_path: Path) -> None:
         reblock.plan(path, tmp_path / "y.zarr", chunks=(8, 64, 128), memory="1MiB", strategy="search", codec="none")
     reblock.repartition(path, tmp_path / "y.zarr", chunks=(8, 64, 128), memory="1MiB", codec="none")
     assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
+    stored(tmp_path / "other.zarr", data, chunks=(64, 64, 128), block=1 << 16)
+    source = divided(path)
+    shutil.copy(tmp_path / "other.zarr/c/0/0/0", path / "c/0/0/0")
+    with pytest.raises(UnevenError, match=r"blocks of 65,536 bytes.*; with more memory chunks are read whole$"):
+        reblock.repartition(source, tmp_path / "z.zarr", chunks=(8, 64, 128), memory="1MiB", codec="none")

@@ -21,7 +21,7 @@ from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder
 from reblock.api.space import Need, check_space, need_of
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
-from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnfinishedError
+from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnevenError, UnfinishedError
 from reblock.model import Format, Plan, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
@@ -240,6 +240,9 @@ class Attempt:
                     remove_tree(self._scratch)
                 raise
             advice = f"the same command resumes, `reblock clean {self.target.path}` gives up"
+            if isinstance(error, UnevenError):
+                # To go on as before would end here again.
+                raise
             if isinstance(error, ReblockError):
                 error.add(advice)
             elif isinstance(error, KeyboardInterrupt):

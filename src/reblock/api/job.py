@@ -246,6 +246,7 @@ def run(
             uneven = error
     if uneven is not None:
         if job.whole is None:
+            uneven.add("with more memory chunks are read whole")
             raise uneven
         # Nothing of another plan is of use.
         clean(job.target.path)
