@@ -49,6 +49,10 @@ PIECE_BYTES = 4 << 20
 #: Reading less than this at a time saves no memory worth having.
 SMALL_PIECE_BYTES = 1 << 12
 
+#: A thread reads raw units of these sizes several together, of so many bytes: smaller ones come through the page cache,
+#: and larger ones keep a device busy one by one.
+LEAST_TOGETHER, MOST_TOGETHER, TOGETHER_BYTES = 64 << 10, 256 << 10, 512 << 10
+
 #: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
 LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
 #: A peak up to which there is a box for every unit in flight.
@@ -291,9 +295,26 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
 
 def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1) -> int:
     """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
+    many = together(sweep, source, depth)
+    units = many * readers(depth, many)
     # A raw unit is read in pieces, of which several may be on their way.
-    units = min(depth, source.units.count) if source.encoded or source.indexed else depth
+    if source.encoded or source.indexed:
+        units = min(units, source.units.count)
     return units * _reading_bytes(sweep, source) + min(depth, target.objects.count) * encoding_bytes(target)
+
+
+def together(sweep: Pass, source: Layout, depth: int) -> int:
+    """Units that a thread reads together, where so many requests are to be in flight."""
+    size = source.unit_bytes
+    if source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
+        return 1
+    whole = sweep.read_access is Access.UNITS or visit_shape(sweep, source) == source.units.largest_stored
+    return min(depth, TOGETHER_BYTES // size) if whole else 1
+
+
+def readers(depth: int, many: int) -> int:
+    """Threads that read: half of them keep the device busy where each reads many units together."""
+    return depth if many == 1 else min(depth, 2 * -(-depth // many))
 
 
 def _reading_bytes(sweep: Pass, source: Layout) -> int:

@@ -101,7 +101,8 @@ def library() -> ctypes.CDLL | None:
     found.reblock_scatter.argtypes = [POINTER(Pass), POINTER(Window), c_void_p, c_void_p, c_void_p]
     found.reblock_scatter.restype = c_int64
     found.reblock_read.argtypes = [
-        *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p, c_void_p, POINTER(Result), c_void_p)
+        *(POINTER(Pass), POINTER(Window), c_int64, c_void_p, c_char_p),
+        *(c_void_p, c_int64, c_int64, POINTER(Result), c_void_p),
     ]
     found.reblock_read.restype = c_int
     found.reblock_fetch.argtypes = [POINTER(Pass), c_void_p, c_char_p, c_int64, c_int, c_void_p, POINTER(c_int64)]
@@ -182,11 +183,25 @@ class Moves:
             )
         )
 
-    def read(self, window: Window, rows: Ints, paths: bytes, staging: Flat, result: Result, completed: Ints) -> bool:
-        """Read raw pieces and scatter them; False where one failed, which `result` then describes."""
+    def read(
+        self,
+        window: Window,
+        rows: Ints,
+        paths: bytes,
+        staging: Flat,
+        result: Result,
+        completed: Ints,
+        *,
+        room: int,
+        together: int = 1,
+    ) -> bool:
+        """Read raw pieces and scatter them; False where one failed, which `result` then describes.
+
+        Some are read together, each into so much `room` of the staging memory.
+        """
         failed = self._library.reblock_read(
-            *(byref(self._pass), byref(window), len(rows), address(rows), paths, address(staging)),
-            *(byref(result), address(completed)),
+            *(byref(self._pass), byref(window), len(rows), address(rows), paths),
+            *(address(staging), room, together, byref(result), address(completed)),
         )
         return not failed
 

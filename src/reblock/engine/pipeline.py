@@ -22,16 +22,17 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES, flight_bytes, with_records
+from reblock.cost.memory import PIECE_BYTES, flight_bytes, readers, together, with_records
 from reblock.engine import native, rows
 from reblock.engine.buffers import Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
 from reblock.engine.claims import claims
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, round_up
 from reblock.engine.encoded import Units
 from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
 from reblock.engine.reference import require_fill, visit_traffic
@@ -133,6 +134,7 @@ class _Pipeline:
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth = depth
+        self._together = together(sweep, view.layout, depth) if self._moves is not None else 1
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
@@ -151,7 +153,9 @@ class _Pipeline:
         # Left in reverse: the readers end before the writers they feed.
         with (
             ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, (self._thread,)) as self._writers,
-            ThreadPoolExecutor(self._depth, "reblock-read", _begin, (self._thread,)) as self._readers,
+            ThreadPoolExecutor(
+                readers(self._depth, self._together), "reblock-read", _begin, (self._thread,)
+            ) as self._readers,
         ):
             try:
                 self._dispatch(tasks)
@@ -318,7 +322,9 @@ class _Pipeline:
         """Many raw pieces, through the compiled loop."""
         table, files = np.ascontiguousarray(some.table[chosen]), some.files
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
-        staging, roots = self._staging()("stored", some.bytes + 2 * PAGE_BYTES), self._view.store.roots
+        room, roots = round_up(some.bytes + 2 * PAGE_BYTES), self._view.store.roots
+        read = partial(moves.read, room=room, together=self._together)
+        staging = self._staging()("stored", room * self._together)
         with ExitStack() as opened:
 
             def follow(row: int, at: int) -> None:
@@ -328,7 +334,7 @@ class _Pipeline:
             for row, at in enumerate(chosen.tolist()):
                 if roots is not None and files.names[at] and not roots.allows(files.names[at]):
                     follow(row, at)
-            while not moves.read(window.native, table, files.paths, staging, result, completed):
+            while not read(window.native, table, files.paths, staging, result, completed):
                 at = int(chosen[result.row])
                 if result.error != errno.ELOOP or roots is None:
                     raise_problem(self._view, files.objects[at], files.names[at], result)

@@ -1,5 +1,6 @@
 /* Reading: pieces of files, past the page cache where they are large, to the write boxes that they belong to. */
 #include "moves.h"
+#include "together.h"
 
 #include <sys/uio.h>
 
@@ -99,24 +100,41 @@ static int check_source(const Pass *pass, const Row *row, int fd, Result *result
     return has_changed(pass, &status) ? fail(result, CHANGED, 0, row->base, row->size, found) : 0;
 }
 
-/* Bring the runs of a piece into memory; returns where they start, NULL on failure. */
-static const char *load(const Pass *pass, const Row *row, const Runs *runs, int fd, int direct, char *staging,
-                        Result *result) {
-    (void)pass;
-    int64_t offset = row->base + runs->first;
-    if (direct && runs->count == 1) {
-        int64_t before = offset % PAGE, span = (before + runs->length + PAGE - 1) / PAGE * PAGE;
-        int64_t got = read_all(fd, staging, span, offset - before, 1, 0);
-        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
-        if (got - before < runs->length) return fail(result, SHORT, 0, offset, runs->length, got - before), NULL;
-        return staging + before;
+/* A raw piece on its way: its file, and where its elements are once they have been read. */
+typedef struct {
+    const Row *row;
+    Runs runs;
+    int fd, direct;
+    char *room;
+    const char *from;
+} Piece;
+
+/* The pages of a file that a single run lies in; returns how much of them comes before it. */
+static int64_t pages_of(const Piece *piece, int64_t *offset, int64_t *span) {
+    int64_t start = piece->row->base + piece->runs.first, before = start % PAGE;
+    *offset = start - before;
+    *span = (before + piece->runs.length + PAGE - 1) / PAGE * PAGE;
+    return before;
+}
+
+/* Bring the runs of a piece into memory. */
+static int load(Piece *piece, Result *result) {
+    const Runs *runs = &piece->runs;
+    int64_t offset = piece->row->base + runs->first;
+    if (piece->direct && runs->count == 1) {
+        int64_t first, span, before = pages_of(piece, &first, &span);
+        int64_t got = read_all(piece->fd, piece->room, span, first, 1, 0);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0);
+        if (got - before < runs->length) return fail(result, SHORT, 0, offset, runs->length, got - before);
+        piece->from = piece->room + before;
+        return 0;
     }
     int64_t index[MOST_AXES] = {0};
-    char *to = staging;
+    char *to = piece->room;
     for (int64_t number = 0; number < runs->count; number++, to += runs->length) {
-        int64_t got = read_all(fd, to, runs->length, offset, 0, (int)row->whole);
-        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0), NULL;
-        if (got < runs->length) return fail(result, SHORT, 0, offset, runs->length, got), NULL;
+        int64_t got = read_all(piece->fd, to, runs->length, offset, 0, (int)piece->row->whole);
+        if (got < 0) return fail(result, READING, errno, offset, runs->length, 0);
+        if (got < runs->length) return fail(result, SHORT, 0, offset, runs->length, got);
         for (int k = runs->outer - 1; k >= 0; k--) {
             offset += runs->stride[k];
             if (++index[k] < runs->extent[k]) break;
@@ -124,7 +142,30 @@ static const char *load(const Pass *pass, const Row *row, const Runs *runs, int 
             index[k] = 0;
         }
     }
-    return staging;
+    piece->from = piece->room;
+    return 0;
+}
+
+/* The same for the direct ones of several pieces, in one call. Whatever is out of the ordinary stays for `load`. */
+static void load_together(Piece *pieces, int count) {
+    Wanted wanted[MOST_TOGETHER];
+    int64_t before[MOST_TOGETHER];
+    int owner[MOST_TOGETHER], some = 0;
+    for (int k = 0; k < count; k++) {
+        Piece *piece = &pieces[k];
+        if (piece->from || !piece->direct || piece->runs.count != 1) continue;
+        Wanted *one = &wanted[some];
+        owner[some] = k;
+        before[some++] = pages_of(piece, &one->offset, &one->length);
+        one->fd = piece->fd;
+        one->to = piece->room;
+    }
+    if (some < 2) return;
+    read_together(wanted, some);
+    for (int k = 0; k < some; k++) {
+        Piece *piece = &pieces[owner[k]];
+        if (wanted[k].got - before[k] >= piece->runs.length) piece->from = piece->room + before[k];
+    }
 }
 
 /* Hand what was read of a row to the write boxes: elements one behind the other, or the fill for all of them. */
@@ -155,42 +196,76 @@ static int64_t bytes_of(const Pass *pass, const Row *row) {
     return size;
 }
 
-static int read_row(const Pass *pass, const Window *window, const Row *row, const char *paths, char *staging,
-                    Result *result, int64_t *completed) {
-    Runs runs = runs_of(pass, row);
-    int64_t began = now_ns();
-    int direct = 0, fd = (int)row->fd;
-    if (fd < 0) fd = open_source(pass, paths + row->path, runs.count == 1 ? runs.length : 0, &direct);
-    const char *from = NULL;
-    if (fd >= 0) {
-        if (!check_source(pass, row, fd, result)) from = load(pass, row, &runs, fd, direct, staging, result);
-        if (row->fd < 0) close(fd);
-        if (!from) return -1;
-    } else if (errno != ENOENT)
-        return fail(result, OPENING, errno, row->base, row->size, 0);
-    else if (!pass->fills)
-        return fail(result, MISSING, errno, row->base, row->size, 0);
-    else {
-        from = pass->fill;
-        result->missing++;
+static void close_piece(const Piece *piece) {
+    if (piece->fd >= 0 && piece->row->fd < 0) close(piece->fd);
+}
+
+/* Open the file of a piece, unless it is open already. One that is not there is fill, where that is allowed. */
+static int open_piece(const Pass *pass, Piece *piece, const char *paths, Result *result) {
+    const Row *row = piece->row;
+    piece->runs = runs_of(pass, row);
+    piece->direct = 0;
+    piece->from = NULL;
+    piece->fd = (int)row->fd;
+    if (piece->fd < 0) {
+        int64_t longest = piece->runs.count == 1 ? piece->runs.length : 0;
+        piece->fd = open_source(pass, paths + row->path, longest, &piece->direct);
     }
-    result->io_ns += now_ns() - began;
-    deliver(pass, window, row, from, result, completed);
-    result->opens++;
-    result->runs += runs.count;
-    result->seeks += row->whole ? 1 : 1 + runs.count;
-    result->bytes += bytes_of(pass, row);
+    if (piece->fd >= 0) {
+        if (!check_source(pass, row, piece->fd, result)) return 0;
+        close_piece(piece);
+        return -1;
+    }
+    if (errno != ENOENT) return fail(result, OPENING, errno, row->base, row->size, 0);
+    if (!pass->fills) return fail(result, MISSING, errno, row->base, row->size, 0);
+    piece->from = pass->fill;
     return 0;
 }
 
-/* Read rows from result->row on, until one fails. A row's file is opened by its path, unless it is open already. */
-int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
-                 char *staging, Result *result, int64_t *completed) {
-    int64_t width = 6 + 6 * pass->ndim;
-    for (; result->row < count; result->row++)
-        if (read_row(pass, window, (const Row *)(rows + width * result->row), paths, staging, result, completed))
-            return -1;
+/* Read a piece that is open, if it was not read yet, and hand it to the write boxes. */
+static int finish_piece(const Pass *pass, const Window *window, Piece *piece, Result *result, int64_t *completed) {
+    int64_t began = now_ns();
+    int failed = !piece->from && load(piece, result);
+    close_piece(piece);
+    result->io_ns += now_ns() - began;
+    if (failed) return -1;
+    deliver(pass, window, piece->row, piece->from, result, completed);
+    result->opens++;
+    result->missing += piece->fd < 0;
+    result->runs += piece->runs.count;
+    result->seeks += piece->row->whole ? 1 : 1 + piece->runs.count;
+    result->bytes += bytes_of(pass, piece->row);
     return 0;
+}
+
+/* Read rows from result->row on, until one fails: `group` of them together, each into `room` bytes of the staging
+ * memory. Those before a row that fails are read, and none behind it. */
+int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
+                 char *staging, int64_t room, int64_t group, Result *result, int64_t *completed) {
+    int64_t width = 6 + 6 * pass->ndim;
+    Piece pieces[MOST_TOGETHER];
+    int failed = 0;
+    if (group > MOST_TOGETHER) group = MOST_TOGETHER;
+    while (!failed && result->row < count) {
+        int64_t began = now_ns();
+        int opened = 0;
+        for (; opened < group && result->row + opened < count; opened++) {
+            Piece *piece = &pieces[opened];
+            piece->row = (const Row *)(rows + width * (result->row + opened));
+            piece->room = staging + room * opened;
+            if ((failed = open_piece(pass, piece, paths, result))) break;
+        }
+        load_together(pieces, opened);
+        result->io_ns += now_ns() - began;
+        for (int k = 0; k < opened; k++) {
+            if (finish_piece(pass, window, &pieces[k], result, completed)) {
+                while (++k < opened) close_piece(&pieces[k]);
+                return -1;
+            }
+            result->row++;
+        }
+    }
+    return failed;
 }
 
 /* Read the stored bytes of an encoded unit or of an index, of which there may be `most`: those of row->size, or all to
