@@ -297,8 +297,8 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1) ->
     """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
     many = together(sweep, source, depth)
     units = many * readers(depth, many)
-    # A raw unit is read in pieces, of which several may be on their way.
-    if source.encoded or source.indexed:
+    # A large raw unit is read in pieces, of which several may be on their way.
+    if source.encoded or source.indexed or many > 1:
         units = min(units, source.units.count)
     return units * _reading_bytes(sweep, source) + min(depth, target.objects.count) * encoding_bytes(target)
 

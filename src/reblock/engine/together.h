@@ -6,7 +6,9 @@
 
 #include "moves.h"
 
+#ifdef __linux__
 #include <sys/syscall.h>
+#endif
 
 #define MOST_TOGETHER 64
 
