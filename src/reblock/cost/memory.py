@@ -52,6 +52,8 @@ SMALL_PIECE_BYTES = 1 << 12
 #: A thread reads raw units of these sizes several together, of so many bytes: smaller ones come through the page cache,
 #: and larger ones keep a device busy one by one.
 LEAST_TOGETHER, MOST_TOGETHER, TOGETHER_BYTES = 64 << 10, 256 << 10, 512 << 10
+#: Where no more requests than this are to be in flight, they are single ones: memory is short, or the device is slow.
+FEW_IN_FLIGHT = 8
 
 #: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
 LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
@@ -306,10 +308,10 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1) ->
 def together(sweep: Pass, source: Layout, depth: int) -> int:
     """Units that a thread reads together, where so many requests are to be in flight."""
     size = source.unit_bytes
-    if source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
+    if depth <= FEW_IN_FLIGHT or source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
         return 1
     whole = sweep.read_access is Access.UNITS or visit_shape(sweep, source) == source.units.largest_stored
-    return min(depth, TOGETHER_BYTES // size) if whole else 1
+    return TOGETHER_BYTES // size if whole else 1
 
 
 def readers(depth: int, many: int) -> int:
