@@ -33,7 +33,7 @@ def array() -> np.ndarray:
 @pytest.fixture
 def source(array: np.ndarray, tmp_path: Path) -> Path:
     np.save(tmp_path / "seed.npy", array)
-    reblock.repartition(tmp_path / "seed.npy", tmp_path / "source.zarr", chunks=CHUNKS, codec="none", shards=None)
+    reblock.repartition(tmp_path / "seed.npy", tmp_path / "source.zarr", chunks=CHUNKS, codec="none")
     return tmp_path / "source.zarr"
 
 
@@ -54,6 +54,12 @@ def test_every_size_arrives(chunks: tuple[int, ...], suffix: str, array: np.ndar
     np.save(tmp_path / "seed.npy", array)
     reblock.repartition(tmp_path / "seed.npy", f"{tmp_path}/source{suffix}", chunks=chunks)
     assert np.array_equal(run(Path(f"{tmp_path}/source{suffix}"), tmp_path / "target.zarr"), array)
+
+
+def test_units_in_shards_arrive(array: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "seed.npy", array)
+    reblock.repartition(tmp_path / "seed.npy", tmp_path / "source.zarr", chunks=CHUNKS, shards=(64, 64, 128))
+    assert np.array_equal(run(tmp_path / "source.zarr", tmp_path / "target.zarr"), array)
 
 
 def test_a_missing_unit_among_others_is_fill(source: Path, array: np.ndarray) -> None:

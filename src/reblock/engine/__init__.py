@@ -2,11 +2,12 @@
 
 from reblock.engine.chain import Scratch, execute_plan
 from reblock.engine.disk import Disk
-from reblock.engine.pipeline import Watch, execute
+from reblock.engine.pipeline import execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import compare, load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
+from reblock.engine.watch import Watch
 
 __all__ = [
     "Disk",

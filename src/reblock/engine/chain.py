@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from reblock.cost.memory import allocated_bytes
-from reblock.engine.pipeline import Watch, execute
+from reblock.engine.pipeline import execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
+from reblock.engine.watch import Watch
 from reblock.model import Index, Plan, Store
 
 

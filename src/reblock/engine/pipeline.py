@@ -21,7 +21,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
@@ -40,46 +39,18 @@ from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
 from reblock.engine.shards import Shards, shards
 from reblock.engine.view import View
+from reblock.engine.watch import Watch
 from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Index, Ledger, Pass, Store, Sums, Traffic, Way
+from reblock.model import Index, Pass, Store, Sums, Traffic, Way
 
-#: Called with the logical bytes that have just been written.
-Progress = Callable[[int], None]
-#: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
-#: own locks are left locked by one.
-Cancelled = Callable[[], bool]
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
 #: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
 _LEAST_WRITERS = 10
 #: Jobs that wait for each reader: so many that memory is claimed well ahead of it.
 _QUEUED = 8
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What a run tells, and what it is told, while it runs."""
-
-    progress: Progress = lambda _: None
-    """Told the bytes written."""
-    cancelled: Cancelled = lambda: False
-    """Whether to stop."""
-    ledger: Ledger | None = None
-    """Remembers finished write boxes."""
-    digest: bool = True
-    """Whether to take digest sums."""
-    not_after_ns: int = native.NEVER
-    """A source file that was changed later has changed during the run."""
-
-    def of_pass(self, number: int, count: int) -> Watch:
-        """For one pass of several: only the first reads the source, only the last writes the target."""
-        return replace(
-            self,
-            progress=self.progress if number == count - 1 else lambda _: None,
-            not_after_ns=native.NEVER if number else self.not_after_ns,
-        )
 
 
 def execute(
@@ -126,7 +97,8 @@ class _Pipeline:
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
-        self._moves = moves if rows.fits(sweep, view.layout, view.store.reads) else None
+        fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype
+        self._moves = moves if fits else None
         self._verbatim = is_verbatim(sweep, view, store)
         self._units = Units(view, moves, verbatim=self._verbatim) if moves and view.layout.encoded else None
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
@@ -184,7 +156,7 @@ class _Pipeline:
             for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
                 box = sweep.reads.box(index)
                 window = self._claims.window(box)
-                if self._moves is not None and self._view.layout.dtype == self._writer.store.layout.dtype:
+                if self._moves is not None:
                     self._start_rows(self._moves, box, window)
                 else:
                     for visit in visits(self._view, box, self._full, PIECE_BYTES):

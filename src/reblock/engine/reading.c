@@ -148,9 +148,9 @@ static int load(Piece *piece, Result *result) {
 
 /* The same for the direct ones of several pieces, in one call. Whatever is out of the ordinary stays for `load`. */
 static void load_together(Piece *pieces, int count) {
-    Wanted wanted[MOST_TOGETHER];
-    int64_t before[MOST_TOGETHER];
-    int owner[MOST_TOGETHER], some = 0;
+    Wanted wanted[MOST_PIECES];
+    int64_t before[MOST_PIECES];
+    int owner[MOST_PIECES], some = 0;
     for (int k = 0; k < count; k++) {
         Piece *piece = &pieces[k];
         if (piece->from || !piece->direct || piece->runs.count != 1) continue;
@@ -243,9 +243,9 @@ static int finish_piece(const Pass *pass, const Window *window, Piece *piece, Re
 int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
                  char *staging, int64_t room, int64_t group, Result *result, int64_t *completed) {
     int64_t width = 6 + 6 * pass->ndim;
-    Piece pieces[MOST_TOGETHER];
+    Piece pieces[MOST_PIECES];
     int failed = 0;
-    if (group > MOST_TOGETHER) group = MOST_TOGETHER;
+    if (group > MOST_PIECES) group = MOST_PIECES;
     while (!failed && result->row < count) {
         int64_t began = now_ns();
         int opened = 0;

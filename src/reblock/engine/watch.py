@@ -1,0 +1,39 @@
+"""Watch: what a run tells while it runs, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from reblock.engine import native
+from reblock.model import Ledger
+
+#: Called with the logical bytes that have just been written.
+Progress = Callable[[int], None]
+#: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
+#: own locks are left locked by one.
+Cancelled = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run tells, and what it is told, while it runs."""
+
+    progress: Progress = lambda _: None
+    """Told the bytes written."""
+    cancelled: Cancelled = lambda: False
+    """Whether to stop."""
+    ledger: Ledger | None = None
+    """Remembers finished write boxes."""
+    digest: bool = True
+    """Whether to take digest sums."""
+    not_after_ns: int = native.NEVER
+    """A source file that was changed later has changed during the run."""
+
+    def of_pass(self, number: int, count: int) -> Watch:
+        """For one pass of several: only the first reads the source, only the last writes the target."""
+        return replace(
+            self,
+            progress=self.progress if number == count - 1 else lambda _: None,
+            not_after_ns=native.NEVER if number else self.not_after_ns,
+        )
