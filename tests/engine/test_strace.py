@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,16 +13,12 @@ import numpy as np
 import pytest
 
 import reblock
+from tracing import STRACE, traces
 
-STRACE = shutil.which("strace")
 CALL = re.compile(r"^(openat|pread64|preadv2?|pwrite64|pwritev2?|close)\((.*)\) = (-?\d+)(<(.*)>)?")
 
 
-def traceable() -> bool:
-    return bool(STRACE) and not subprocess.call([STRACE, "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL)
-
-
-pytestmark = pytest.mark.skipif(not traceable(), reason="strace is not installed or may not trace here")
+pytestmark = traces
 
 
 def traced(tmp_path: Path, *arguments: str) -> tuple[dict, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-import shutil
 import subprocess
 import sys
 from math import prod
@@ -17,8 +16,8 @@ import reblock
 from reblock.cost.memory import flight_bytes, readers, together
 from reblock.engine import native
 from reblock.errors import CorruptError
+from tracing import STRACE, traces
 
-STRACE = shutil.which("strace")
 #: Units of 64 KiB, some of which stick out.
 SHAPE, CHUNKS, AFTER = (100, 200, 300), (32, 32, 64), (50, 64, 128)
 
@@ -111,11 +110,7 @@ def test_a_process_that_was_forked_makes_its_own_queues(source: Path, array: np.
     assert child.exitcode == 0
 
 
-def traceable() -> bool:
-    return bool(STRACE) and not subprocess.call([STRACE, "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL)
-
-
-@pytest.mark.skipif(not traceable(), reason="strace is not installed or may not trace here")
+@traces
 @pytest.mark.parametrize(
     "trouble",
     [

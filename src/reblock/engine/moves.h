@@ -1,7 +1,7 @@
 /* Moves: what the engine does for every unit and every write box, without the interpreter.
  *
  *   scatter.c   reblock_scatter   elements in memory             → the write boxes that they belong to
- *   reading.c   reblock_read      many raw pieces: open, pread   → the same
+ *   reading.c   reblock_read      many raw pieces: open, pread   → the same; several in one call by together.h
  *               reblock_decode    many encoded units: the same with a library's decoder in between
  *               reblock_fetch     an encoded unit: open, pread   → memory
  *   writing.c   reblock_write     many complete raw boxes        → their files
