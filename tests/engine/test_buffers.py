@@ -6,13 +6,14 @@ import mmap
 import platform
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from reblock.engine.buffers import Buffers, Region, Staging, Stopped, slabs
+from reblock.engine.buffers import Buffers, Coders, Region, Staging, Stopped, slabs
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.errors import Refused
 
@@ -102,6 +103,31 @@ def test_memory_that_makes_room_goes_back_although_its_neighbours_stay() -> None
     assert (second.flat == 2).all()
 
 
+def test_room_behind_a_buffer_counts() -> None:
+    buffers = Buffers(100, lambda size: size + size // 10)
+    first, second = buffers.take([40, 50, 2])
+    assert (first.flat.size, first.room.size, second.room.size) == (40, 44, 55)
+    assert first.room.ctypes.data == first.flat.ctypes.data == first.start
+    assert buffers.peak == 99
+    buffers.give([first])
+    assert buffers.take([40])[0] is first
+    assert buffers.take([2]) == []
+
+
+def test_coders_are_so_many_and_the_last_one_is_used_again() -> None:
+    coders = Coders(2, Region())
+    with coders() as one, coders() as two:
+        assert one is not two
+        waiting = threading.Thread(target=lambda: coders().__enter__()("x", 1))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    with coders() as again:
+        assert again in (one, two)
+
+
 def test_threads_stage_in_memory_of_their_own() -> None:
     region = Region()
     one, two = Staging(region), Staging(region)
@@ -117,7 +143,7 @@ def test_slabs_count_when_they_are_taken() -> None:
     buffers = Buffers(100)
     assert buffers.count([40, 50, 20]) == 2
     assert buffers.count([20]) == 0
-    first = slabs(300)
+    first = slabs(300, 300)
     first.count(40)
     first.count(50)
     buffers.give([first])
@@ -129,7 +155,8 @@ def test_slabs_count_when_they_are_taken() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell of no single mapping")
 def test_slabs_take_the_pages_that_are_touched_and_give_them_back() -> None:
-    memory = slabs(64 << 20)
+    memory = slabs(64 << 20, 65 << 20)
+    assert (memory.flat.size, memory.room.size) == (64 << 20, 65 << 20)
     assert _resident(memory.start) == 0
     memory.flat[: 1 << 20] = 1
     assert 1 << 20 <= _resident(memory.start) <= (1 << 20) + PAGE_BYTES

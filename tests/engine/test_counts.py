@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from cases import check_pass, cuts, fill, make
 from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
+from reblock.cost.flight import flight_bytes
 from reblock.engine import View, execute, execute_in_order, load
 from reblock.engine.buffers import Buffers
 from reblock.errors import InfeasibleError, Refused
@@ -82,7 +84,9 @@ def test_the_threaded_engine_does_the_same_within_its_budget(format_name: str, s
     if len(plan.passes) > 1:
         pytest.skip("the best plan has several passes")
     disk = RecordingDisk()
-    measured = execute(plan.passes[0], view, target, memory_bytes=plan.memory_bytes, depth=plan.depth, disk=disk)
+    measured = execute(
+        plan.passes[0], view, target, memory_bytes=plan.memory_bytes, depth=plan.depth, coders=plan.coders, disk=disk
+    )
     (predicted,) = estimate_passes(plan, problem)
     assert (measured.source, measured.target) == (predicted.source, predicted.target)
     assert measured.peak_bytes <= predicted.peak_bytes <= problem.memory_bytes
@@ -112,13 +116,14 @@ def test_slabs_do_the_same_in_less_memory(
         made = one_pass("slabs", problem, read=read, write=objects, tasks=whole, order=order)
         plan = fit(made, problem, frugal=True)
         sides = (plan.passes[0], view.layout, target.layout)
-        used += bool(memory.slab_axes(sides[0], sides[2], plan.memory_bytes - memory.flight_bytes(*sides)))
+        used += bool(memory.slab_axes(sides[0], sides[2], plan.memory_bytes - flight_bytes(*sides)))
         measured = execute(
             plan.passes[0],
             view,
             target,
             memory_bytes=plan.memory_bytes,
             depth=plan.depth,
+            coders=plan.coders,
             disk=None if compiled else RecordingDisk(),
         )
         (predicted,) = estimate_passes(plan, problem)
@@ -134,8 +139,8 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
     made: list[weakref.ref[Buffers]] = []
 
     class Watched(Buffers):
-        def __init__(self, limit: int) -> None:
-            super().__init__(limit)
+        def __init__(self, limit: int, with_room: Callable[[int], int]) -> None:
+            super().__init__(limit, with_room)
             made.append(weakref.ref(self))
 
     monkeypatch.setattr("reblock.engine.claims.Buffers", Watched)
@@ -145,7 +150,14 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
     plan = choose(Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])).plan
     gc.disable()
     try:
-        execute(plan.passes[0], View.whole(source), target, memory_bytes=plan.memory_bytes, depth=plan.depth)
+        execute(
+            plan.passes[0],
+            View.whole(source),
+            target,
+            memory_bytes=plan.memory_bytes,
+            depth=plan.depth,
+            coders=plan.coders,
+        )
         assert [one() for one in made] == [None]
     finally:
         gc.enable()

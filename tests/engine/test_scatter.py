@@ -44,7 +44,8 @@ def copied(boxes: Boxes, compiled: native.Moves | None, loaded: Loaded, fill: ob
         assert number == writes.number(index)
         assert window.elements[position] == writes.box(index).size
         assert window.sizes[position] == layout.itemsize * (layout.objects.stored if whole else writes.box)(index).size
-        memory = Memory(*Region().cut(window.sizes[position]))
+        size = window.sizes[position]
+        memory = Memory(size, *Region().cut(size))
         memory.flat[:] = 0
         window.put(position, Buffer(boxes, number, window.elements[position], memory))
     complete = {buffer.number for buffer in scatter(loaded, window)}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.cost.memory import flight_bytes, readers, together
+from reblock.cost.flight import flight_bytes, readers, together
 from reblock.engine import native
 from reblock.errors import CorruptError
 from tracing import STRACE, traces
@@ -89,7 +89,9 @@ def test_memory_is_counted_for_all_that_are_read_together(source: Path) -> None:
     layouts = problem.source, problem.target
     many = together(plan.passes[0], layouts[0], plan.depth)
     assert many == 8
-    assert flight_bytes(plan.passes[0], *layouts, plan.depth) == many * readers(plan.depth, many) * (64 << 10)
+    assert flight_bytes(plan.passes[0], *layouts, plan.depth) == many * readers(layouts[0], plan.depth, 1, many) * (
+        64 << 10
+    )
     # Where memory is short they are single ones.
     assert flight_bytes(plan.passes[0], *layouts, 8) == 8 * (64 << 10)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from reblock.cost import PRESETS
 from reblock.cost.estimate import ideal_seconds, one_pass_seconds
-from reblock.cost.memory import decoding_bytes
+from reblock.cost.flight import decoding_bytes
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem

@@ -73,7 +73,7 @@ def test_shuffle_by_its_definition(data: bytes, width: int) -> None:
     flat = np.frombuffer(data, np.uint8)
     whole = len(data) // width * width
     expected = b"".join(data[number:whole:width] for number in range(width)) + data[whole:]
-    planes = shuffle(flat, width)
+    planes = shuffle(flat, width, np.empty_like(flat))
     assert planes.tobytes() == expected
     assert unshuffle(planes, width, np.empty_like(flat)).tobytes() == data
 
@@ -81,7 +81,7 @@ def test_shuffle_by_its_definition(data: bytes, width: int) -> None:
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 def test_shuffle_of_numcodecs(width: int) -> None:
     data = RNG.integers(0, 256, 48 * 99, np.uint8)
-    planes = shuffle(data, width)
+    planes = shuffle(data, width, np.empty_like(data))
     assert planes.tobytes() == bytes(numcodecs.Shuffle(width).encode(data))
     out = np.empty_like(data)
     assert same_bits(unshuffle(planes, width, out), data)

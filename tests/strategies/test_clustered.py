@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reblock.cost import PRESETS, estimate, traffic
-from reblock.cost.memory import SMALL_PIECE_BYTES
+from reblock.cost.flight import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Problem

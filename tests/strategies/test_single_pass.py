@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import oracle
 from reblock.cost import PRESETS, estimate
-from reblock.cost.memory import flight_bytes
+from reblock.cost.flight import flight_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Access, Layout, Plan, Problem
@@ -70,7 +70,7 @@ def test_a_plan_solves_the_problem_within_the_budget_or_says_what_would_do(name,
     else:
         assert problem.target.partial_writes
         assert problem.target.objects.clipped().covers(made.writes)
-    flight = flight_bytes(made, problem.source, problem.target, plan.depth)
+    flight = flight_bytes(made, problem.source, problem.target, plan.depth, plan.coders)
     used = seen.held * problem.target.itemsize if held else seen.buffers * problem.target.itemsize + flight
     assert used <= problem.memory_bytes
     assert needed_bytes(plan, problem) <= problem.memory_bytes

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from reblock.api.array import Where
 from reblock.api.request import find_device
-from reblock.cost.memory import PIECE_BYTES
+from reblock.cost.flight import PIECE_BYTES
 from reblock.engine.buffers import Region
 from reblock.errors import DiskError, UsageError
 from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store

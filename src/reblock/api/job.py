@@ -22,10 +22,10 @@ from reblock.api.request import (
     wanted_schema,
 )
 from reblock.api.unfinished import clean
-from reblock.engine import Report, View, measured_cost, total_times
+from reblock.engine import Report, View, cores, measured_cost, total_times
 from reblock.errors import InfeasibleError, StorageError, UnevenError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Cost, Device, Divisible, Format, Plan, Problem, Schema, Store
+from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema, Store
 from reblock.planner import AUTO, OBJECTIVES, Decision, check, choose
 from reblock.render import text
 from reblock.storage import registry
@@ -138,6 +138,7 @@ def plan(
         if shape is not None or source_chunks is not None or source_codec is not None:
             raise UsageError("--shape, --source-chunks and --source-codec describe a source that is not given")
         store = open(source, format=from_format, allow_external=allow_external).store
+        store = store.measured() if isinstance(store, Measurable) else store
         view = View(
             store,
             parse_region(region, store.layout.shape),
@@ -163,6 +164,7 @@ def plan(
         None if scratch_device is None else find_device(scratch_device),
         None if scratch_limit is None else parse_size(scratch_limit),
         scratch_objects,
+        cores=cores(),
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
     )
 

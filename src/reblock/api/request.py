@@ -19,6 +19,7 @@ from reblock.geometry.notation import AUTO, Chunks, parse_chunks, parse_order, p
 from reblock.model import Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import proportional
+from reblock.storage.coding import coding
 
 #: Stage that ends a codec in a checksum, by format.
 _CHECKSUMS = {"zarr": "crc32c", "zarr2": "crc32c", "hdf5": "fletcher32"}
@@ -124,7 +125,10 @@ def abstract_layouts(
 
 def _raw(dtype: np.dtype[Any], grid: Grid, codec: Codec | None) -> Layout:
     layout = Layout.raw(dtype, grid)
-    return replace(layout, codec=str(codec), partial_reads=False, partial_writes=False) if codec else layout
+    if not codec:
+        return layout
+    taken = coding(codec, dtype, layout.unit_bytes)
+    return replace(layout, codec=str(codec), partial_reads=False, partial_writes=False, coding=taken)
 
 
 def parse_codec(value: str | Codec | None) -> Codec | None:

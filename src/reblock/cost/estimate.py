@@ -8,13 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from reblock.cost.flight import decoding_bytes, flight_bytes
 from reblock.cost.memory import (
     allocated_bytes,
     behind_bytes,
     buffer_bytes,
-    decoding_bytes,
-    encoding_bytes,
-    flight_bytes,
     held_elements,
     slab_axes,
 )
@@ -51,10 +49,10 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
-    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
+    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth, plan.coders)
     slabs = bool(slab_axes(sweep, target, room))
     seconds = float(pass_seconds(reads, writes, source, target, devices, slabs=slabs))
-    peak = allocated_bytes(sweep, source, target, plan.depth, plan.memory_bytes)
+    peak = allocated_bytes(sweep, source, target, plan, plan.memory_bytes)
     # Parts of objects are written through the page cache, which takes memory for all of them.
     cached = writes.bytes if sweep.write_access is Access.RUNS else 0
     touching = touching_seconds(peak, cached, devices[1])
@@ -71,7 +69,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
     behind = behind_bytes(sweep, target)
-    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth)
+    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth, plan.coders)
     if sweep.reads.count < 2 or not behind:
         return 1.0
     return 1.0 + STALL * min(max(buffer_bytes(sweep, target, room) + behind - room, 0) / behind, 1.0)
@@ -188,7 +186,7 @@ def _bytes_again(problem: Problem) -> int:
     if problem.held or source.partial_reads or target.partial_writes:
         return 0
     unit = decoding_bytes(source) if source.encoded else source.unit_bytes if source.indexed else 0
-    room = problem.memory_bytes - unit - encoding_bytes(target)
+    room = problem.memory_bytes - unit - target.encoding_bytes
     if room <= 0:
         return 0
     # Products of many lengths; nothing here has to be exact.

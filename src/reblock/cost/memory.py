@@ -28,32 +28,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
-from typing import Any
 
 import numpy as np
 
+from reblock.cost.flight import flight_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
 from reblock.geometry.overlap import QUICK_CUTS, stretches
-from reblock.model import Access, Layout, Pass
+from reblock.model import Access, Layout, Pass, Plan
 
 #: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
 MANY_CLASSES = 4096
 
 #: Different steps along one axis beyond which a read grid is refused.
 MANY_STEPS = 1 << 18
-
-#: Raw objects are read in pieces of at most this many bytes.
-PIECE_BYTES = 4 << 20
-#: Reading less than this at a time saves no memory worth having.
-SMALL_PIECE_BYTES = 1 << 12
-
-#: A thread reads raw units of these sizes several together, of so many bytes: smaller ones come through the page cache,
-#: and larger ones keep a device busy one by one.
-LEAST_TOGETHER, MOST_TOGETHER, TOGETHER_BYTES = 64 << 10, 256 << 10, 512 << 10
-#: Where no more requests than this are to be in flight, they are single ones: memory is short, or the device is slow.
-FEW_IN_FLIGHT = 8
 
 #: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
 LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
@@ -63,6 +52,9 @@ LITTLE_PEAK = 192 << 20
 #: Slabs are cut along an axis where a write box's memory runs on for this long: a slab takes the rest of a page at the
 #: end of each such stretch, which is the part of it that is counted.
 SLAB_BYTES, SLAB_PART = 256 << 10, 64
+
+#: The part of its elements by which the memory of a box is larger that is encoded in place.
+ROOM_PART = 128
 
 #: What the engine keeps of a write box beside its elements, and how many boxes are too few to count that.
 RECORD_BYTES, FEW_BOXES = 1 << 10, 4096
@@ -121,13 +113,18 @@ def without_records(room: int, boxes: int, target: Layout) -> int:
 
 def _all_bytes(target: Layout) -> int:
     """Bytes of a whole array, what sticks out included."""
-    return prod(axis.length + axis.trail for axis in target.objects.axes) * target.itemsize
+    return with_room(prod(axis.length + axis.trail for axis in target.objects.axes) * target.itemsize, target)
 
 
 def _box_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
     """Most bytes of write boxes at any step, whole or in slabs, without what is kept of them."""
     size = buffer_elements(sweep, target, slabs) * target.itemsize
-    return with_pages(size) if slabs else size
+    return with_room(with_pages(size) if slabs else size, target)
+
+
+def with_room(size: int, target: Layout) -> int:
+    """What counts for write boxes of that size: where they are encoded in place, what does not compress has room."""
+    return size + size // ROOM_PART if target.in_place else size
 
 
 def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:
@@ -295,81 +292,19 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
     return cross >= 0
 
 
-def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1) -> int:
-    """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
-    many = together(sweep, source, depth)
-    units = many * readers(depth, many)
-    # A large raw unit is read in pieces, of which several may be on their way.
-    if source.encoded or source.indexed or many > 1:
-        units = min(units, source.units.count)
-    return units * _reading_bytes(sweep, source) + min(depth, target.objects.count) * encoding_bytes(target)
-
-
-def together(sweep: Pass, source: Layout, depth: int) -> int:
-    """Units that a thread reads together, where so many requests are to be in flight."""
-    size = source.unit_bytes
-    if depth <= FEW_IN_FLIGHT or source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
-        return 1
-    whole = sweep.read_access is Access.UNITS or visit_shape(sweep, source) == source.units.largest_stored
-    return TOGETHER_BYTES // size if whole else 1
-
-
-def readers(depth: int, many: int) -> int:
-    """Threads that read: half of them keep the device busy where each reads many units together."""
-    return depth if many == 1 else min(depth, 2 * -(-depth // many))
-
-
-def _reading_bytes(sweep: Pass, source: Layout) -> int:
-    """Bytes that reading a unit takes."""
-    if source.encoded:
-        return decoding_bytes(source)
-    if source.indexed:
-        return source.unit_bytes
-    visit = source.objects.largest_stored
-    if sweep.read_access is Access.RUNS:
-        visit = visit_shape(sweep, source)
-    return int(piece_bytes(prod(visit), source))
-
-
-def decoding_bytes(source: Layout) -> int:
-    """Bytes that decoding a unit takes: its stored bytes, its elements, and a copy between the stages of a codec."""
-    return most_stored_bytes(source.unit_bytes) + source.unit_bytes * (1 + _between(source))
-
-
-def encoding_bytes(target: Layout) -> int:
-    """Bytes that encoding an object takes: what will be stored, and copies between the stages of a codec."""
-    if not (target.encoded or target.indexed):
-        return 0
-    return most_stored_bytes(target.object_bytes) + 2 * target.unit_bytes * _between(target)
-
-
-def _between(layout: Layout) -> bool:
-    """Whether a codec has stages that hand over a whole unit."""
-    return "+" in layout.codec
-
-
-def visit_shape(sweep: Pass, source: Layout) -> tuple[int, ...]:
-    """The most that one visit reads of a raw object, by runs."""
-    full = source.order[source.ndim - sweep.coalesced :]
-    return tuple(
-        axis.largest_stored if number in full else min(largest, axis.largest)
-        for number, (axis, largest) in enumerate(zip(source.objects.axes, sweep.reads.largest, strict=True))
-    )
-
-
-def allocated_bytes(sweep: Pass, source: Layout, target: Layout, depth: int, memory_bytes: int) -> int:
-    """What the engine allocates for a pass with that many units in flight, inside a budget.
+def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
+    """What the engine allocates for a pass with as many units in flight as the plan says, inside a budget.
 
     Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
     are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for
     each unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first
     time costs time too.
     """
-    flight = flight_bytes(sweep, source, target, depth)
+    flight, depth = flight_bytes(sweep, source, target, plan.depth, plan.coders), plan.depth
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
     buffers = _box_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
-    box = prod(sweep.writes.largest) * target.itemsize
+    box = with_room(prod(sweep.writes.largest) * target.itemsize, target)
     if buffers + flight + depth * box <= LITTLE_PEAK:
         behind = max(behind, depth * box)
     behind, room = min(behind, _all_bytes(target) - buffers), room - buffers
@@ -385,15 +320,4 @@ def behind_bytes(sweep: Pass, target: Layout) -> int:
     for axes in zip(sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes, strict=True):
         classes = _classes(*axes, 0, allocated=True)
         sides.append(max((w for steps in classes for _, w, _ in steps.groups), default=0))
-    return min(2 * prod(sides) * target.itemsize, buffer_bytes(sweep, target))
-
-
-def piece_bytes(visit: Any, source: Layout) -> Any:
-    """Bytes of the piece in which raw elements are read: of a visit's size, but for the smallest and the largest."""
-    least = min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize)
-    return np.clip(visit * source.itemsize, least, PIECE_BYTES)
-
-
-def most_stored_bytes(unit_bytes: int) -> int:
-    """No codec makes a unit much longer than it is: an eighth, and a page for headers."""
-    return unit_bytes + unit_bytes // 8 + 4096
+    return min(with_room(2 * prod(sides) * target.itemsize, target), buffer_bytes(sweep, target))

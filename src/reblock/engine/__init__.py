@@ -8,6 +8,7 @@ from reblock.engine.region import compare, load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
+from reblock.engine.writing import cores
 
 __all__ = [
     "Disk",
@@ -18,6 +19,7 @@ __all__ = [
     "View",
     "Watch",
     "compare",
+    "cores",
     "execute",
     "execute_in_order",
     "execute_plan",

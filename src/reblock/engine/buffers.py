@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
+from queue import LifoQueue
 from threading import Condition, Lock
 from time import thread_time
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from reblock.engine.disk import DIRECT_BYTES, round_up
 from reblock.errors import Refused
-from reblock.model import Flat
+from reblock.model import Flat, Scratch
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
 #: giving them back really frees them.
@@ -45,11 +47,13 @@ class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
 class Memory:
     """A piece of the budget: bytes, and the record that is kept of the write box in them."""
 
-    __slots__ = ("at", "flat", "record", "release", "slabs", "start")
+    __slots__ = ("at", "flat", "record", "release", "room", "slabs", "start")
 
-    def __init__(self, flat: Flat, release: Release) -> None:
-        self.flat = flat
+    def __init__(self, size: int, room: Flat, release: Release) -> None:
+        self.flat = flat = room[:size]
         """The bytes."""
+        self.room = room
+        """The same, and what is free behind them."""
         self.slabs: int | None = None
         """How many of them count; None where they all do."""
         self.release = release
@@ -74,8 +78,10 @@ class Buffers:
     system gives memory for a page no sooner, and has it back as soon as the buffer is given back.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, with_room: Callable[[int], int] = lambda size: size) -> None:
+        """`with_room` says how much a buffer of a size takes with what is kept free behind it."""
         self.limit = limit
+        self._with_room = with_room
         self.peak = 0
         self.idle: Callable[[], bool] = lambda: False
         """Whether nothing is on its way that could give a buffer back."""
@@ -91,7 +97,7 @@ class Buffers:
         taken: list[Memory] = []
         with self._changed:
             for size in sizes:
-                if not self._reserve(size, wait=wait and not taken):
+                if not self._reserve(self._with_room(size), wait=wait and not taken):
                     break
                 taken.append(self._unspare(size) if size in self._spare else self._make(size))
             if self._stopped:
@@ -132,11 +138,11 @@ class Buffers:
         while self._spare and self._used + self._spare_bytes > self.limit:
             self._unspare(next(iter(self._spare))).release()
         self.peak = max(self.peak, self._used + self._spare_bytes)
-        return Memory(*self._region.cut(size))
+        return Memory(size, *self._region.cut(self._with_room(size)))
 
     def _unspare(self, size: int) -> Memory:
         """A spare buffer, which is no longer one."""
-        self._spare_bytes -= size
+        self._spare_bytes -= self._with_room(size)
         spare = self._spare[size]
         if len(spare) == 1:
             del self._spare[size]
@@ -152,10 +158,9 @@ class Buffers:
                 if memory.slabs is not None:
                     self._used -= memory.slabs
                     continue
-                size = memory.flat.size
-                self._used -= size
-                self._spare_bytes += size
-                self._spare.setdefault(size, []).append(memory)
+                self._used -= memory.room.size
+                self._spare_bytes += memory.room.size
+                self._spare.setdefault(memory.flat.size, []).append(memory)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -205,10 +210,10 @@ class Region:
         return mapping
 
 
-def slabs(size: int) -> Memory:
-    """Memory of which only those pages are taken that are touched; none of it counts yet."""
-    mapping = _mapped(size, huge=False)
-    memory = Memory(np.frombuffer(mapping, np.uint8, size), partial(_release, mapping, 0, len(mapping)))
+def slabs(size: int, whole: int) -> Memory:
+    """Memory of which only those pages are taken that are touched, `whole` bytes at the most; none of it counts yet."""
+    mapping = _mapped(whole, huge=False)
+    memory = Memory(size, np.frombuffer(mapping, np.uint8, whole), partial(_release, mapping, 0, len(mapping)))
     memory.slabs = 0
     return memory
 
@@ -287,6 +292,24 @@ class Leaving:
     def __del__(self) -> None:
         if allocator := _allocator():
             allocator.free(allocator.malloc(_TRIMMED_BYTES))
+
+
+class Coders:
+    """As many sets of scratch memory as units are decoded, or boxes encoded, at once."""
+
+    def __init__(self, count: int, region: Region) -> None:
+        self._free: LifoQueue[Staging] = LifoQueue()
+        for _ in range(count):
+            self._free.put(Staging(region))
+
+    @contextmanager
+    def __call__(self) -> Iterator[Scratch]:
+        """One of them, once it is free."""
+        one = self._free.get()
+        try:
+            yield one
+        finally:
+            self._free.put(one)
 
 
 class Staging:

@@ -66,8 +66,9 @@ def _run(
             view,
             target,
             # What was predicted for it: another pass may have been granted more.
-            memory_bytes=allocated_bytes(sweep, view.layout, target.layout, plan.depth, plan.memory_bytes),
+            memory_bytes=allocated_bytes(sweep, view.layout, target.layout, plan, plan.memory_bytes),
             depth=plan.depth,
+            coders=plan.coders,
             watch=watch.of_pass(number, len(plan.passes)),
             number=number,
             tasks=tasks,

@@ -13,11 +13,12 @@ slabs ::
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import slab_axes, with_pages, without_records
+from reblock.cost.memory import slab_axes, with_pages, with_room, without_records
 from reblock.engine.buffers import Buffers, slabs
 from reblock.engine.scatter import Scatter, Window
 from reblock.engine.writing import Buffer, Writer
@@ -30,7 +31,8 @@ class Claims:
     """Takes whole boxes."""
 
     def __init__(self, limit: int, scatter: Scatter, writer: Writer, finished: Collection[int]) -> None:
-        self.buffers = Buffers(limit)
+        self._with_room = partial(with_room, target=writer.store.layout)
+        self.buffers = Buffers(limit, self._with_room)
         """Where memory comes from, and goes back to."""
         self.open: dict[int, Buffer] = {}
         """Write boxes that have some."""
@@ -99,19 +101,20 @@ class Slabs(Claims):
             else:
                 along = stored * (starts >= box.start[axis])
             needs = np.multiply.outer(needs, along)
-        window.needs = [with_pages(size) for size in needs.ravel().tolist()]
+        window.needs = [self._with_room(with_pages(size)) for size in needs.ravel().tolist()]
         return window
 
     def _take(self, window: Window, positions: list[int], *, wait: bool = False) -> int:
         sizes = [window.needs[position] for position in positions]
         count = self.buffers.count(sizes, wait=wait)
-        for position, size in zip(positions[:count], sizes, strict=False):
+        for position, counted in zip(positions[:count], sizes, strict=False):
             number = window.numbers[position]
             buffer = self.open.get(number)
             if buffer is None:
-                memory = slabs(window.sizes[position])
+                size = window.sizes[position]
+                memory = slabs(size, self._with_room(size))
                 buffer = self.open[number] = Buffer(self._writer.boxes, number, window.elements[position], memory)
-            buffer.memory.count(size)
+            buffer.memory.count(counted)
             self._writer.pad(buffer, self._slab(buffer, window.box))
             window.put(position, buffer)
         return count

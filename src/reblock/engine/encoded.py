@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.memory import most_stored_bytes
 from reblock.engine import native
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
-from reblock.engine.reading import Staging, corrupt
+from reblock.engine.reading import Decoding, Staging, corrupt
 from reblock.engine.report import Times
 from reblock.engine.rows import Files, Rows
 from reblock.engine.scatter import Window, take
@@ -23,7 +22,7 @@ from reblock.engine.view import View
 from reblock.engine.writing import Buffer
 from reblock.errors import CorruptError
 from reblock.geometry.axis import Ints
-from reblock.model import Flat
+from reblock.model import Flat, Scratch
 
 
 class Done(NamedTuple):
@@ -44,10 +43,13 @@ class Done(NamedTuple):
 class Units:
     """Reads the encoded units of a source."""
 
-    def __init__(self, view: View, moves: native.Moves, *, verbatim: bool) -> None:
-        """With `verbatim` what is stored takes the place of the elements of a box that it completes."""
-        self._view, self._moves, self._verbatim = view, moves, verbatim
-        self._most = most_stored_bytes(view.layout.unit_bytes)
+    def __init__(self, view: View, moves: native.Moves, decoding: Decoding, *, verbatim: bool) -> None:
+        """Who decodes takes scratch memory, which may be shared.
+
+        With `verbatim` what is stored takes the place of the elements of a box that it completes.
+        """
+        self._view, self._moves, self._decoding, self._verbatim = view, moves, decoding, verbatim
+        self._most = view.layout.most_stored_bytes
         self._direct = view.layout.unit_bytes >= DIRECT_BYTES
         self._decoder = None if verbatim else native.decoder(view.store.decoder)
 
@@ -61,15 +63,16 @@ class Units:
         for place, at, size, count in zip(places, chosen.tolist(), sizes, counts, strict=True):
             began = perf_counter()
             data = self._fetch(some, at, staging)
-            read = perf_counter()
-            done.times.read += read - began
+            done.times.read += perf_counter() - began
             if data is None:
                 done.odd.append(at)
                 continue
             out = staging("decoded", size)[:size]
-            self._decode(some.files, at, data, out)
-            decoded = perf_counter()
-            done.times.decode += decoded - read
+            with self._decoding() as scratch:
+                began = perf_counter()
+                self._decode(some.files, at, data, out, scratch)
+                decoded = perf_counter()
+            done.times.decode += decoded - began
             buffers = take(window, completed, self._moves.scatter(window.native, out, place, completed))
             self._keep(some.files, at, data, buffers)
             done.complete.extend(buffers)
@@ -105,12 +108,12 @@ class Units:
         memory = staging("stored", self._most + 2 * PAGE_BYTES)
         return self._moves.fetch(row, some.files.paths, memory, self._most, direct=self._direct)
 
-    def _decode(self, files: Files, at: int, data: Flat, out: Flat) -> None:
+    def _decode(self, files: Files, at: int, data: Flat, out: Flat, scratch: Scratch) -> None:
         extent = files.extents[at]
         if extent is None:
             raise CorruptError(f"{files.names[at]}: bytes of a chunk that is not stored")
         try:
-            self._view.store.decode(data.data, extent, out)
+            self._view.store.decode(data.data, extent, out, scratch)
         except CorruptError as error:
             index = files.objects[at]
             raise corrupt(self._view, index, extent.path, extent.offset, data.size, str(error)) from error

@@ -27,13 +27,26 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES, flight_bytes, readers, together, with_records
+from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together
+from reblock.cost.memory import with_records
 from reblock.engine import native, rows
-from reblock.engine.buffers import Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
+from reblock.engine.buffers import Coders, Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
 from reblock.engine.claims import claims
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, round_up
 from reblock.engine.encoded import Units
-from reblock.engine.reading import Loaded, Piece, Shared, Visit, full_axes, raise_problem, read_raw, read_units, visits
+from reblock.engine.reading import (
+    Decoding,
+    Loaded,
+    Piece,
+    Shared,
+    Visit,
+    full_axes,
+    raise_problem,
+    read_raw,
+    read_units,
+    visits,
+    without_scratch,
+)
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window, take
@@ -60,6 +73,7 @@ def execute(
     *,
     memory_bytes: int,
     depth: int,
+    coders: int = 1,
     disk: Disk | None = None,
     watch: Watch | None = None,
     number: int = 0,
@@ -67,11 +81,13 @@ def execute(
 ) -> Measured:
     """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget.
 
+    So many units as there are `coders` are decoded at once, and as many boxes encoded.
+
     With a disk of its own (to record what is done to it) a pass runs without the compiled loop.
     """
     keep_freed_memory()
     every = sweep.tasks.indices() if tasks is None else tasks
-    measured = _Pipeline(sweep, view, store, memory_bytes, depth, disk, watch or Watch(), number).run(every)
+    measured = _Pipeline(sweep, view, store, memory_bytes, depth, coders, disk, watch or Watch(), number).run(every)
     return_freed_memory()
     return measured
 
@@ -84,6 +100,7 @@ class _Pipeline:
         store: Store,
         memory_bytes: int,
         depth: int,
+        coders: int,
         disk: Disk | None,
         watch: Watch,
         number: int,
@@ -92,7 +109,7 @@ class _Pipeline:
         self._source = disk or Disk(view.store.roots, watch.not_after_ns)
         self._disk = disk or Disk()
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
-        self._flight = flight_bytes(sweep, view.layout, store.layout, depth)
+        self._flight = flight_bytes(sweep, view.layout, store.layout, depth, coders)
         self._region = Region(self._flight)
         fill = fill_scalar(view.store)
         moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
@@ -100,12 +117,16 @@ class _Pipeline:
         fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype
         self._moves = moves if fits else None
         self._verbatim = is_verbatim(sweep, view, store)
-        self._units = Units(view, moves, verbatim=self._verbatim) if moves and view.layout.encoded else None
+        # What is between the stages of a codec is counted for so many units only.
+        self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
+        self._units = (
+            Units(view, moves, self._decoding, verbatim=self._verbatim) if moves and view.layout.encoded else None
+        )
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-        self._writer = Writer(store, boxes, self._disk, moves)
+        self._writer = Writer(store, boxes, self._disk, moves, coders=Coders(coders, self._region))
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
-        self._depth = depth
+        self._depth, self._coders = depth, coders
         self._together = together(sweep, view.layout, depth) if self._moves is not None else 1
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.
@@ -126,7 +147,10 @@ class _Pipeline:
         with (
             ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, (self._thread,)) as self._writers,
             ThreadPoolExecutor(
-                readers(self._depth, self._together), "reblock-read", _begin, (self._thread,)
+                readers(self._view.layout, self._depth, self._coders, self._together),
+                "reblock-read",
+                _begin,
+                (self._thread,),
             ) as self._readers,
         ):
             try:
@@ -335,12 +359,12 @@ class _Pipeline:
         if visit.view.store.reads is Way.BOX:
             began = perf_counter()
             with self._serial:
-                arrived = list(read_units(visit, self._source, self._staging(), times))
+                arrived = list(read_units(visit, self._source, self._staging(), times, self._decoding))
             times.read += perf_counter() - began
             for loaded in arrived:
                 self._deliver(loaded, window, Times(), missing=False)
         else:
-            for loaded in read_units(visit, self._source, self._staging(), times):
+            for loaded in read_units(visit, self._source, self._staging(), times, self._decoding):
                 if loaded.array is None:
                     require_fill(visit)
                 self._deliver(loaded, window, Times(), missing=loaded.array is None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
@@ -15,7 +16,6 @@ from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from reblock.cost.memory import most_stored_bytes
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle, changed
 from reblock.engine.native import PROBLEMS, Result
 from reblock.engine.report import Times
@@ -24,10 +24,17 @@ from reblock.errors import CorruptError, DiskError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
-from reblock.model import Access, Extent, Flat, Index, Layout, Way
+from reblock.model import Access, Extent, Flat, Index, Layout, Scratch, Way, fresh
 
 #: Gives a flat buffer of at least that many bytes, the same one for the same slot: slot, size.
 Staging = Callable[[str, int], Flat]
+#: Gives who decodes a unit the memory for what is between the stages of its codec.
+Decoding = Callable[[], AbstractContextManager[Scratch]]
+
+
+def without_scratch() -> AbstractContextManager[Scratch]:
+    """For codecs that need none, or readers that count none."""
+    return nullcontext(fresh)
 
 
 class Loaded(NamedTuple):
@@ -249,8 +256,17 @@ class Shared:
                 self._opened[0].close()
 
 
-def read_units(visit: Visit, disk: Disk, staging: Staging, times: Times | None = None) -> Iterator[Loaded]:
-    """Every unit of a visit that decodes; the array is valid until the next one is asked for."""
+def read_units(
+    visit: Visit,
+    disk: Disk,
+    staging: Staging,
+    times: Times | None = None,
+    decoding: Decoding | None = None,
+) -> Iterator[Loaded]:
+    """Every unit of a visit that decodes; the array is valid until the next one is asked for.
+
+    Who decodes takes scratch memory, which may be shared.
+    """
     times = times or Times()
     store = visit.view.store
     if store.reads is Way.BOX:
@@ -273,17 +289,28 @@ def read_units(visit: Visit, disk: Disk, staging: Staging, times: Times | None =
         for piece, extent in zip(visit.pieces, found, strict=True):
             try:
                 none = Loaded(piece.box, piece.wanted, None)
-                yield none if extent is None else _unit(visit, piece, extent, files, staging, times)
+                yield (
+                    none
+                    if extent is None
+                    else _unit(visit, piece, extent, files, staging, times, decoding or without_scratch)
+                )
             except FileNotFoundError:
                 yield none
 
 
-def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: Staging, times: Times) -> Loaded:
+def _unit(
+    visit: Visit,
+    piece: Piece,
+    extent: Extent,
+    files: _Files,
+    staging: Staging,
+    times: Times,
+    decoding: Decoding,
+) -> Loaded:
     layout = visit.view.layout
     began = perf_counter()
     data = _fetch(visit, files, extent, staging, "stored")
-    read = perf_counter()
-    times.read += read - began
+    times.read += perf_counter() - began
     size = piece.box.size * layout.itemsize
     if not layout.encoded:
         if data.size != size:
@@ -291,10 +318,12 @@ def _unit(visit: Visit, piece: Piece, extent: Extent, files: _Files, staging: St
         return Loaded(piece.box, piece.wanted, shaped(data, piece.box, layout))
     out = staging("decoded", size)[:size]
     try:
-        visit.view.store.decode(data.data, extent, out)
+        with decoding() as scratch:
+            began = perf_counter()
+            visit.view.store.decode(data.data, extent, out, scratch)
+            times.decode += perf_counter() - began
     except CorruptError as error:
         raise visit.corrupt(extent.path, extent.offset, data.size, str(error)) from error
-    times.decode += perf_counter() - read
     return Loaded(piece.box, piece.wanted, shaped(out, piece.box, layout), None if extent.mask else data)
 
 
@@ -306,9 +335,10 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: 
     length = size - offset if extent.length is None else extent.length
     if offset < 0 or length < 0 or offset + length > size:
         raise visit.corrupt(extent.path, extent.offset, length, f"the file has {size} bytes")
-    limit = most_stored_bytes(visit.view.layout.unit_bytes)
+    limit = visit.view.layout.most_stored_bytes
     if slot == "stored" and length > limit:
-        raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes")
+        when = "" if visit.view.layout.stored_bytes is None else ", or did when the run was planned"
+        raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes{when}")
     alone = extent.length is None and not extent.offset
     flat, got = handle.read_run(staging(slot, length + 2 * PAGE_BYTES), offset, length, once=alone)
     if got < length:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import perf_counter
 
-from reblock.cost.memory import PIECE_BYTES
+from reblock.cost.flight import PIECE_BYTES
 from reblock.engine.buffers import Memory, Region, Staging
 from reblock.engine.disk import Disk
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
@@ -44,7 +44,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
                     for place in sweep.writes.touching(loaded.wanted):
                         if place not in opened:
                             number = sweep.writes.number(place)
-                            memory = Memory(*region.cut(boxes.stored(number).size * store.layout.itemsize))
+                            size = boxes.stored(number).size * store.layout.itemsize
+                            memory = Memory(size, *region.cut(size))
                             opened[place] = writer.buffer(number, boxes.box(number).size, memory)
                         opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
             held += box.size

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES
+from reblock.cost.flight import PIECE_BYTES
 from reblock.cost.seeks import traffic
 from reblock.engine.buffers import Staging
 from reblock.engine.digest import sums

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.memory import PIECE_BYTES, visit_shape
+from reblock.cost.flight import PIECE_BYTES, visit_shape
 from reblock.engine import native
 from reblock.engine.reading import no_index
 from reblock.engine.scatter import Window

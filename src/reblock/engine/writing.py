@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock, Semaphore
+from threading import Lock
 from time import perf_counter
 
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.buffers import Memory
+from reblock.engine.buffers import Coders, Memory, Region
 from reblock.engine.digest import sums
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded
@@ -23,7 +23,7 @@ from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box, Grid
 from reblock.geometry.runs import runs
-from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Store, Sums, Traffic, Way
+from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Scratch, Store, Sums, Traffic, Way
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,15 @@ class Buffer:
         """The object that it belongs to."""
         return self._boxes.owner(self.number)
 
-    def keep(self, stored: Flat) -> None:
-        """What is to be stored takes the place of the elements, if it is no more than they are."""
-        if stored.size <= self.memory.flat.size:
-            self.kept = stored.size
-            self.memory.flat[: stored.size] = stored
+    def keep(self, stored: Flat) -> bool:
+        """What is to be stored takes the place of the elements, if there is room for it; says whether it did."""
+        room = self.memory.room
+        if stored.size > room.size:
+            return False
+        self.kept = stored.size
+        if not stored.size or stored.ctypes.data != room.ctypes.data:
+            room[: stored.size] = stored
+        return True
 
     @cached_property
     def array(self) -> Array:
@@ -145,7 +149,9 @@ class Writer:
         disk: Disk,
         moves: native.Moves | None = None,
         serial: AbstractContextManager[object] | None = None,
+        coders: Coders | None = None,
     ) -> None:
+        """Who encodes takes one of the coders."""
         self.store = store
         self.boxes = boxes
         self._disk = disk
@@ -153,7 +159,7 @@ class Writer:
         self._raw = not (layout.encoded or layout.indexed)
         self._moves = moves if boxes.access is Access.UNITS and store.writes is Way.EXTENT else None
         self._serial = serial or Lock()
-        self._cores = Semaphore(cores())
+        self._coders = coders or Coders(1, Region())
         self._made: set[Index] = set()
         self._making = Lock()
 
@@ -174,7 +180,8 @@ class Writer:
     def write(self, buffers: Sequence[Buffer], times: Times) -> tuple[Traffic, list[Finished]]:
         """Write complete buffers; says what it took, and what is finished now."""
         if self._moves is not None:
-            return self._write_compiled(self._moves, buffers, times)
+            with self._stored(buffers, times) as stored:
+                return self._write_compiled(self._moves, buffers, stored, times)
         traffic, finished = Traffic(), []
         for buffer in buffers:
             one, path = self._write_one(buffer, times)
@@ -186,15 +193,14 @@ class Writer:
         return Finished(buffer.number, path, buffer.elements * self.store.layout.itemsize, buffer.sums)
 
     def _write_compiled(
-        self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
+        self, moves: native.Moves, buffers: Sequence[Buffer], stored: Sequence[Flat], times: Times
     ) -> tuple[Traffic, list[Finished]]:
         finished, rows = [], array("q")
         kept: list[object] = []
         owners = self.boxes.indices([buffer.number for buffer in buffers])
-        for buffer, owner, data in zip(buffers, owners, self._bytes(buffers, times), strict=True):
+        for buffer, owner, data in zip(buffers, owners, stored, strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
-            flat = buffer.memory.flat
-            size, own = data.size, data is flat or data.base is flat
+            size, own = data.size, _is_own(data, buffer)
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
             # Bytes that nobody else keeps have to live until they are written.
             kept += () if own and not before else (before, data)
@@ -213,24 +219,32 @@ class Writer:
         logical = sum(buffer.memory.flat.size for buffer in buffers)
         return Traffic(result.opens, result.opens, result.opens, logical), finished
 
-    def _bytes(self, buffers: Sequence[Buffer], times: Times) -> list[Flat]:
-        """What is to be stored. More threads than cores would only push each other's tables out of the caches."""
-        if self._raw:
-            return [buffer.memory.flat for buffer in buffers]
-        with self._cores:
-            began = perf_counter()
-            found = [self._encoded(buffer) for buffer in buffers]
-            times.encode += perf_counter() - began
-        return found
+    @contextmanager
+    def _stored(self, buffers: Sequence[Buffer], times: Times) -> Iterator[list[Flat]]:
+        """What is to be stored. More threads than cores would only push each other's tables out of the caches.
 
-    def _encoded(self, buffer: Buffer) -> Flat:
-        """The same for one, in the buffer's own memory where it fits: that is aligned, and counted already."""
+        Who cannot keep it in the buffers' own memory, which is counted already, encodes no more until it is written.
+        """
+        if self._raw:
+            yield [buffer.memory.flat for buffer in buffers]
+            return
+        with ExitStack() as coding:
+            scratch = coding.enter_context(self._coders())
+            began = perf_counter()
+            found = [self._encoded(buffer, scratch, alone=len(buffers) == 1) for buffer in buffers]
+            times.encode += perf_counter() - began
+            if all(map(_is_own, found, buffers)):
+                coding.close()
+            yield found
+
+    def _encoded(self, buffer: Buffer, scratch: Scratch, *, alone: bool) -> Flat:
+        memory = buffer.memory
         if buffer.kept is None:
-            encoded = np.frombuffer(self.store.encode(buffer.memory.flat), np.uint8)
-            if encoded.size > buffer.memory.flat.size:
-                return encoded
-            buffer.keep(encoded)
-        return buffer.memory.flat[: buffer.kept]
+            encoded = self.store.encode(memory.flat, memory.room if self.store.layout.in_place else None, scratch)
+            if not buffer.keep(encoded):
+                # Scratch memory is for the next one, if there is one; they are small then.
+                return encoded if alone else encoded.copy()
+        return memory.room[: buffer.kept]
 
     # ---------------------------------------------------------------- one box
     def _write_one(self, buffer: Buffer, times: Times) -> tuple[Traffic, str]:
@@ -246,10 +260,10 @@ class Writer:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done
-        (data,) = self._bytes([buffer], times)
-        ready = perf_counter()
-        path = self._hand_over(buffer, data)
-        times.write += perf_counter() - ready
+        with self._stored([buffer], times) as (data,):
+            ready = perf_counter()
+            path = self._hand_over(buffer, data)
+            times.write += perf_counter() - ready
         return self._whole(buffer, size), path
 
     def _hand_over(self, buffer: Buffer, data: Flat) -> str:
@@ -298,6 +312,11 @@ class Writer:
                 return False
             self._made.add(index)
             return True
+
+
+def _is_own(data: Flat, buffer: Buffer) -> bool:
+    """Whether bytes lie in a buffer's own memory."""
+    return data is buffer.memory.flat or native.address(data) == buffer.memory.start
 
 
 def _aligned(place: Extent, size: int) -> bool:

@@ -8,7 +8,21 @@ from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Decoder, Divisible, Extent, Flat, Format, Index, Read, Store, Way
+from reblock.model.store import (
+    Bytes,
+    Decoder,
+    Divisible,
+    Extent,
+    Flat,
+    Format,
+    Index,
+    Measurable,
+    Read,
+    Scratch,
+    Store,
+    Way,
+    fresh,
+)
 
 __all__ = [
     "Access",
@@ -25,15 +39,18 @@ __all__ = [
     "Index",
     "Layout",
     "Ledger",
+    "Measurable",
     "Pass",
     "Plan",
     "Problem",
     "Read",
     "Roots",
     "Schema",
+    "Scratch",
     "Stage",
     "Store",
     "Sums",
     "Traffic",
     "Way",
+    "fresh",
 ]

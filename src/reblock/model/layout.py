@@ -25,6 +25,27 @@ class Access(StrEnum):
     """Whole units, overhang included."""
 
 
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """Memory that encoding and decoding take, beside elements and what is stored of them."""
+
+    decoding_bytes: int
+    """For a unit, while it is decoded."""
+    encoding_bytes: int
+    """For an object, while it is encoded; what will be stored is counted here, unless it is made in place."""
+    in_place: bool = False
+    """Whether an object is encoded in the memory of its elements, which has a little more room for that."""
+
+
+#: Units that are smaller take little memory whatever is stored of them, and more than so many take long to look at.
+MEASURED_BYTES, MOST_MEASURED = 1 << 20, 1 << 14
+
+
+def most_stored_bytes(unit_bytes: int) -> int:
+    """No codec makes a unit much longer than it is: an eighth, and a page for headers."""
+    return unit_bytes + unit_bytes // 8 + 4096
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where an array's elements lie, in the terms of seeks and bytes."""
@@ -49,6 +70,10 @@ class Layout:
     """Whether units are parts of a chunk that its codec decodes one by one; objects are the chunks."""
     shards: Grid | None = None
     """Files that hold several objects, each at its own place (new shards of raw chunks); None = objects tell."""
+    coding: Coding | None = None
+    """What encoding and decoding take; None = what a codec of so many stages takes at the most."""
+    stored_bytes: int | None = None
+    """Most bytes that are stored of a unit; None = as many as a codec may make of it."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
@@ -91,6 +116,40 @@ class Layout:
     def object_bytes(self) -> int:
         """Decoded bytes of the largest object, overhang included."""
         return prod(self.objects.largest_stored) * self.itemsize
+
+    @property
+    def most_stored_bytes(self) -> int:
+        """Most bytes that are stored of a unit, or may be."""
+        return most_stored_bytes(self.unit_bytes) if self.stored_bytes is None else self.stored_bytes
+
+    @property
+    def is_measurable(self) -> bool:
+        """Whether it is worth to look how much is stored of every unit."""
+        few = self.objects.count <= MOST_MEASURED
+        return self.encoded and not self.indexed and few and self.unit_bytes >= MEASURED_BYTES
+
+    def measured(self, stored_bytes: int) -> Layout:
+        """The same where so many bytes at the most are stored of a unit, if a codec can have made that of it."""
+        return replace(self, stored_bytes=stored_bytes) if 0 < stored_bytes <= self.most_stored_bytes else self
+
+    @property
+    def decoding_bytes(self) -> int:
+        """Bytes that decoding a unit takes beside those that are stored and its elements."""
+        return self.unit_bytes * ("+" in self.codec) if self.coding is None else self.coding.decoding_bytes
+
+    @property
+    def encoding_bytes(self) -> int:
+        """Bytes that encoding an object takes beside its elements."""
+        if not (self.encoded or self.indexed):
+            return 0
+        if self.coding is not None:
+            return self.coding.encoding_bytes
+        return most_stored_bytes(self.object_bytes) + self.unit_bytes * ("+" in self.codec)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether objects are encoded in the memory of their elements."""
+        return self.coding is not None and self.coding.in_place
 
     def view(self, region: Box, axes: Sequence[int]) -> Layout:
         """The layout of `array[region].transpose(axes)`."""

@@ -91,6 +91,8 @@ class Plan:
     """Whether passes that share T run task by task, so that scratch holds one task only."""
     depth: int = 1
     """Units in flight at once; each takes memory beside the write buffers."""
+    coders: int = 1
+    """Units that are decoded at once, and boxes that are encoded at once: one per core."""
     memory_bytes: int = 0
     """What the engine may allocate: all that the plan needs, and room for writes to lag behind reads."""
 
@@ -111,6 +113,7 @@ class Plan:
             ],
             "interleaved": self.interleaved,
             "depth": self.depth,
+            "coders": self.coders,
             "memory_bytes": self.memory_bytes,
         }
 
@@ -124,6 +127,7 @@ class Plan:
             tuple(Layout.raw(s["dtype"], Grid.from_json(s["chunks"], shape), s["order"]) for s in value["scratch"]),
             value["interleaved"],
             value["depth"],
+            value.get("coders", value["depth"]),
             value["memory_bytes"],
         )
 

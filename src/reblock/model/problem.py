@@ -30,6 +30,8 @@ class Problem:
     """Most bytes that intermediate arrays may take; None = no limit."""
     scratch_objects: int | None = None
     """Most objects that intermediate arrays may have; None = no limit."""
+    cores: int = 2
+    """Cores that decode and encode."""
     held: bool = False
     """Judge memory by the papers' count (elements held) instead of what the engine allocates."""
 

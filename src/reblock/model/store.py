@@ -30,8 +30,15 @@ from reblock.model.schema import Schema
 Bytes = bytes | bytearray | memoryview
 #: A flat, writable array of bytes.
 Flat = npt.NDArray[np.uint8]
+#: Gives memory for what is made on the way, the same for the same name, as long as no more is asked for: name, size.
+Scratch = Callable[[str, int], Flat]
 #: Position of an object or unit in its grid, in the store's own axes and uncropped.
 Index = tuple[int, ...]
+
+
+def fresh(_: str, size: int) -> Flat:
+    """Scratch memory for who has none."""
+    return np.empty(size, np.uint8)
 
 
 class Extent(NamedTuple):
@@ -146,11 +153,14 @@ class Store(Protocol):
     def preamble(self, index: Index) -> Bytes:
         """Bytes that precede the elements in a new object of its own file; their length is `place().offset`."""
 
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+    def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
         """Decode a unit's stored bytes into exactly `out.size` bytes; CorruptError if they are not that."""
 
-    def encode(self, data: Flat) -> Bytes:
-        """Encode an object's bytes (a whole shard where there are shards)."""
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+        """Encode an object's bytes (a whole shard where there are shards); the result may lie in scratch memory.
+
+        With `room`, which begins with the data and may go on, it may lie there as well, and the data is lost.
+        """
 
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:
         """Read a box of one unit through the format's own library (`reads == BOX`); False where it is not stored."""
@@ -173,6 +183,14 @@ class Store(Protocol):
 
     def abort(self) -> None:
         """Close handles and leave the files as they are."""
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A store that can tell how much is stored of its units without reading them."""
+
+    def measured(self) -> Store:
+        """The same array with `layout.stored_bytes`, where that is soon found out and makes a difference."""
 
 
 @runtime_checkable

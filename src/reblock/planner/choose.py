@@ -10,7 +10,8 @@ from math import inf, prod
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, one_pass_seconds, steady_seconds, total
-from reblock.cost.memory import decoding_bytes, encoding_bytes, flight_bytes
+from reblock.cost.flight import decoding_bytes, flight_bytes
+from reblock.cost.memory import with_room
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
@@ -116,6 +117,7 @@ class Decision:
             "lower_bound_seeks": self.problem.lower_bound_seeks,
             "search": self.search,
             "depth": self.plan.depth,
+            "coders": self.plan.coders,
             "interleaved": self.plan.interleaved,
             "passes": passes,
             "cost": self.cost.to_json(),
@@ -232,7 +234,10 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     if before.plan is None or before.cost is None:
         return before
     sides = before.plan.sides(problem.source, problem.target)
-    half, flight = problem.memory_bytes // 2, max(flight_bytes(*side, before.plan.depth) for side in sides)
+    half, flight = (
+        problem.memory_bytes // 2,
+        max(flight_bytes(*side, before.plan.depth, before.plan.coders) for side in sides),
+    )
     found, seconds = before, before.cost.seconds
     for budget in (half, half + flight):
         with suppress(Refused):
@@ -286,7 +291,7 @@ def _floor(problem: Problem) -> int:
     source, target = problem.source, problem.target
     if problem.held:
         return 0 if target.partial_writes else prod(target.objects.largest) * target.itemsize
-    writing = 0 if target.partial_writes else target.object_bytes + encoding_bytes(target)
+    writing = 0 if target.partial_writes else with_room(target.object_bytes, target) + target.encoding_bytes
     return max(writing, decoding_bytes(source) if source.encoded else 0)
 
 

@@ -29,15 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.cost.estimate import estimate, ideal_seconds, pass_seconds, touching_seconds
-from reblock.cost.memory import (
-    buffer_bytes,
-    decoding_bytes,
-    encoding_bytes,
-    flight_bytes,
-    held_elements,
-    long_axes,
-    piece_bytes,
-)
+from reblock.cost.flight import decoding_bytes, flight_bytes, piece_bytes
+from reblock.cost.memory import buffer_bytes, held_elements, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Pass, Plan, Problem
@@ -320,7 +313,7 @@ class _Product:
 
     def _flight(self) -> Floats:
         source, target = self.problem.source, self.problem.target
-        writing = encoding_bytes(target)
+        writing = target.encoding_bytes
         if source.encoded:
             return np.array(decoding_bytes(source) + writing, np.float64)
         if source.indexed:

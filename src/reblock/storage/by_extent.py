@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Box
 from reblock.model.roots import Roots
-from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Way
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Scratch, Way, fresh
 
 
 class ByExtent:
@@ -56,15 +56,15 @@ class ByExtent:
 class RawByExtent(ByExtent):
     """The same for objects whose bytes are their elements."""
 
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+    def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002
         """Copy, once the size is right."""
         if len(data) != out.size:
             raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
         out[:] = np.frombuffer(data, np.uint8)
 
-    def encode(self, data: Flat) -> Bytes:
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:  # noqa: ARG002
         """The bytes as they are."""
-        return data.data
+        return data
 
 
 def _not_needed() -> NoReturn:

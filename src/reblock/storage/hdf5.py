@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Extent, Flat, Index, Read, Way
+from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, Way, fresh
 from reblock.storage.attributes import DIGEST
+from reblock.storage.coding import coding
 from reblock.storage.files import sync
 from reblock.storage.hdf5_adapt import adapt_schema, is_whole
 from reblock.storage.hdf5_file import failures, library, open_file, parts_of, resolve, signature_offset
@@ -130,6 +132,14 @@ class Hdf5Store:
         """Places of chunks; each is its own unit."""
         return [self._extent(unit) for unit in units]
 
+    def measured(self) -> Hdf5Store:
+        """The same with the sizes of chunks, by the index that a run needs anyway."""
+        if self.layout.is_measurable and self.stored.direct and self.stored.chunked:
+            self._find((0,) * self.layout.ndim)
+            if self._index is not None:
+                self.layout = self.layout.measured(self._index.most_bytes)
+        return self
+
     def place(self, index: Index) -> Extent:
         """Where the bytes of a new object go: it has been allocated at creation."""
         extent = self._extent(index) if self.writes is Way.EXTENT else None
@@ -178,17 +188,17 @@ class Hdf5Store:
             return self._foreign.find(index, self.stored.shift)
 
     # ---------------------------------------------------------------- what bytes mean
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+    def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
         """Undo the filters; the error names the dataset and the byte range."""
         try:
-            decode(data, self.stored.pipeline, extent.mask, out)
+            decode(data, self.stored.pipeline, extent.mask, out, scratch)
         except CorruptError as error:
             where = f"{extent.length} bytes at {extent.offset}"
             raise CorruptError(f"{self.location}: {error} ({where})") from None
 
-    def encode(self, data: Flat) -> Bytes:
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
         """Apply the filters."""
-        return encode(data, self.stored.pipeline)
+        return encode(data, self.stored.pipeline, room, scratch)
 
     # ---------------------------------------------------------------- through h5py
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:
@@ -404,7 +414,8 @@ def _layout(schema: Schema) -> Layout:
     grid = Grid.of(schema.shape, schema.chunks, padded=True)
     raw = not schema.codec
     codec = "" if raw else str(schema.codec)
-    return Layout(schema.dtype, grid, grid, schema.order, codec, partial_reads=raw, partial_writes=raw)
+    layout = Layout(schema.dtype, grid, grid, schema.order, codec, partial_reads=raw, partial_writes=raw)
+    return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes))
 
 
 def _check_same(found: Hdf5Store, schema: Schema) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from reblock.errors import CorruptError, FormatError
 from reblock.model.codec import Codec, Stage
-from reblock.model.store import Bytes, Flat
+from reblock.model.store import Bytes, Flat, Scratch, fresh
 from reblock.storage.checksums import SUM_BYTES, fletcher32
 from reblock.storage.hdf5_file import library
+from reblock.storage.in_place import append, by_turns
 from reblock.storage.shuffle import shuffle, unshuffle
 from reblock.storage.zlib_streams import Container, compress, decompress
 
@@ -116,20 +117,21 @@ def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
 
 
 # -------------------------------------------------------------------- bytes
-def encode(data: Flat, pipeline: Pipeline) -> Bytes:
-    """A chunk's bytes as HDF5 would store them."""
+def encode(data: Flat, pipeline: Pipeline, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+    """A chunk's bytes as HDF5 would store them; with `room`, which begins with it, they may take its place."""
     now = data
-    for one in pipeline:
+    for place, one in enumerate(pipeline):
+        memory = by_turns(scratch, place)
         if one.code == DEFLATE:
-            now = np.frombuffer(compress(now, one.value, Container.ZLIB), np.uint8)
+            now = compress(now, one.value, Container.ZLIB, room, memory)
         elif one.code == SHUFFLE:
-            now = shuffle(now, one.value)
+            now = shuffle(now, one.value, memory("planes", now.size)[: now.size])
         else:
-            now = np.concatenate([now, np.frombuffer(_sum(now), np.uint8)])
-    return now.data
+            now = append(now, np.frombuffer(_sum(now), np.uint8), room)
+    return now
 
 
-def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat) -> None:
+def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scratch = fresh) -> None:
     """Undo the filters that a chunk did not skip; bit n of the mask says that the n-th was."""
     applied = [one for number, one in enumerate(pipeline) if not mask >> number & 1]
     sizes = _sizes(applied, out.size)
@@ -137,7 +139,7 @@ def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat) -> None:
     for place in reversed(range(len(applied))):
         one, size = applied[place], sizes[place]
         if one.code == DEFLATE:
-            now = _inflate(now, size, out.size)
+            now = _inflate(now, size, None if place else out, out.size, by_turns(scratch, place))
         elif one.code == SHUFFLE:
             # The last filter to undo writes where the elements belong; others to a buffer of their own.
             now = unshuffle(now, one.value, out if not place and now.size == out.size else np.empty_like(now))
@@ -162,21 +164,23 @@ def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
     return sizes
 
 
-def _inflate(data: Flat, size: int | None, elements: int) -> Flat:
-    quick = None if size is None else decompress(data, size, Container.ZLIB)
-    if quick is not None:
-        return quick
+def _inflate(data: Flat, size: int | None, out: Flat | None, elements: int, scratch: Scratch) -> Flat:
+    """What a stream holds: `size` bytes, if that is known, in `out`, if that is given."""
+    if size is not None:
+        room = scratch("planes", size)[:size] if out is None else out
+        if decompress(data, room, Container.ZLIB):
+            return room
     # Between two filters a chunk may be a little longer than its elements, never much: bombs end here.
     limit = elements + elements // 500 + 4096
     machine = zlib.decompressobj()
     try:
-        out = machine.decompress(data.data, limit)
+        made = machine.decompress(data.data, limit)
     except zlib.error as error:
         raise CorruptError(f"a chunk does not inflate: {error}") from None
     if not machine.eof:
-        wrong = "is cut short" if len(out) < limit else f"inflates to more than {limit} bytes"
+        wrong = "is cut short" if len(made) < limit else f"inflates to more than {limit} bytes"
         raise CorruptError(f"a chunk's deflate stream {wrong}")
-    return np.frombuffer(out, np.uint8)
+    return np.frombuffer(made, np.uint8)
 
 
 def _verify(data: Flat) -> Flat:

@@ -42,6 +42,11 @@ class ChunkIndex:
         self._sizes = rows[inside, ndim + 1][order]
         self._masks = rows[inside, ndim + 2][order].astype(np.uint32)
 
+    @property
+    def most_bytes(self) -> int:
+        """Stored bytes of the largest chunk; 0 where there is none."""
+        return int(self._sizes.max(initial=0))
+
     def find(self, index: Index) -> Place | None:
         """Where a chunk lies; None = not stored."""
         number = 0

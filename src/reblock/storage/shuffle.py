@@ -10,17 +10,14 @@ one assignment of the transposed array, and holds no lock of the interpreter mea
 
 from __future__ import annotations
 
-import numpy as np
-
 from reblock.model.store import Flat
 
 
-def shuffle(data: Flat, width: int) -> Flat:
-    """Elements of `width` bytes as planes; the same array where there is nothing to regroup."""
+def shuffle(data: Flat, width: int, out: Flat) -> Flat:
+    """Elements of `width` bytes as planes, in `out`, which has the same size; the same array where nothing changes."""
     whole = _whole(data, width)
     if not whole:
         return data
-    out = np.empty_like(data)
     items, planes = data[:whole].reshape(-1, width), out[:whole].reshape(width, -1)
     for number in range(width):
         planes[number] = items[:, number]

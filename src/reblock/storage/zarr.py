@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -17,7 +19,7 @@ from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsErr
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
-from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Store
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
 from reblock.storage import zarr_blocks, zarr_shards
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
@@ -53,6 +55,8 @@ class ZarrStore(ByExtent):
     """What a new array is to be, which `commit` writes down."""
     blocks: Blocks | None = None
     """The parts that chunks are read in; None = whole."""
+    stored_bytes: int = 0
+    """Most bytes of a stored chunk, where they were looked at."""
 
     @property
     def format(self) -> str:
@@ -68,7 +72,8 @@ class ZarrStore(ByExtent):
 
     @cached_property
     def layout(self) -> Layout:
-        return self.meta.layout if self.blocks is None else self.blocks.layout(self.meta.layout)
+        whole = self.meta.layout.measured(self.stored_bytes)
+        return whole if self.blocks is None else self.blocks.layout(whole)
 
     @property
     def fills(self) -> bool:
@@ -145,6 +150,18 @@ class ZarrStore(ByExtent):
             where = f"{self.location}: chunk ({chunk}) in {path}, bytes 0 to {blocks.table_bytes}"
             raise CorruptError(f"{where}: {error}") from error
 
+    def measured(self) -> Store:
+        if not self.layout.is_measurable or self.blocks is not None:
+            return self
+        most = 0
+        for index in self.layout.objects.indices():
+            with suppress(OSError):
+                found = os.lstat(self._path(index))
+                if not stat.S_ISREG(found.st_mode):
+                    return self
+                most = max(most, found.st_size)
+        return replace(self, stored_bytes=most)
+
     def divided(self) -> Store | None:
         chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]
         stages = self.meta.chain.codec.stages if isinstance(self.meta.chain, Chain) else ()
@@ -177,16 +194,16 @@ class ZarrStore(ByExtent):
         return f"{self._prefix}{self.meta.key(index)}"
 
     # ---------------------------------------------------------------- what bytes mean
-    def decode(self, data: Bytes, extent: Extent, out: Flat) -> None:
+    def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
         if self.blocks is not None and isinstance(self.meta.chain, Chain):
             self.blocks.decode(self.meta.chain, data, extent, out)
         else:
-            self.meta.chain.decode(data, out)
+            self.meta.chain.decode(data, out, scratch)
 
-    def encode(self, data: Flat) -> Bytes:
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
         if self.layout.indexed and self.meta.shard is not None:
-            return zarr_shards.encode(self.meta, self.meta.shard, data)
-        return self.meta.chain.encode(data)
+            return zarr_shards.encode(self.meta, self.meta.shard, data, scratch)
+        return self.meta.chain.encode(data, room, scratch)
 
     # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:

@@ -25,8 +25,10 @@ import numpy as np
 
 from reblock.errors import CorruptError
 from reblock.model.codec import Codec, Stage
-from reblock.model.store import Bytes, Flat
+from reblock.model.store import Bytes, Flat, Scratch, fresh
+from reblock.storage import in_place
 from reblock.storage.checksums import SUM_BYTES, at_start, checksum
+from reblock.storage.in_place import append, by_turns
 from reblock.storage.shuffle import shuffle, unshuffle
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, check, config
 from reblock.storage.zlib_streams import Container, compress, decompress
@@ -76,9 +78,9 @@ class Chain:
         """Most bytes that a unit of `nbytes` may take when it is stored."""
         return self.sizes(nbytes)[-1][0]
 
-    def decode(self, data: Bytes, out: Flat) -> None:
+    def decode(self, data: Bytes, out: Flat, scratch: Scratch = fresh) -> None:
         """Decode into exactly `out.size` bytes."""
-        stored = self._undo(data, self.sizes(out.size), out)
+        stored = self._undo(data, self.sizes(out.size), out, scratch)
         if stored.size != out.size:
             raise CorruptError(f"{stored.size:,} bytes stored, {out.size:,} expected")
         if not np.may_share_memory(stored, out):
@@ -86,17 +88,17 @@ class Chain:
 
     def decode_some(self, data: Bytes, most: int) -> Flat:
         """Decode into as many bytes as there are, which may not be more than `most`."""
-        stored = self._undo(data, self.sizes(most, exact=False), None)
+        stored = self._undo(data, self.sizes(most, exact=False), None, fresh)
         if stored.size > most:
             raise CorruptError(f"{stored.size:,} bytes stored, {most:,} expected at the most")
         return stored
 
-    def _undo(self, data: Bytes, sizes: list[tuple[int, bool]], out: Flat | None) -> Flat:
+    def _undo(self, data: Bytes, sizes: list[tuple[int, bool]], out: Flat | None, scratch: Scratch) -> Flat:
         """Undo all stages; the last one may write to `out`, where that is given."""
         stored: Flat = np.frombuffer(data, np.uint8)
         for place in reversed(range(len(self.codec.stages))):
             stage, (size, exact) = self.codec.stages[place], sizes[place]
-            room = np.empty(size, np.uint8) if place or out is None else out
+            room = by_turns(scratch, place)("decoded", size)[:size] if place or out is None else out
             try:
                 stored = _DECODERS[stage.name](_Job(stored, room, exact, stage, self.dtype))
             except _FAILURES as error:
@@ -105,19 +107,20 @@ class Chain:
                 raise CorruptError(f"{stage.name}: {stored.size:,} bytes decoded, {size:,} expected")
         return stored
 
-    def encode(self, data: Flat) -> Bytes:
-        """What is stored for a unit."""
-        result: Any = data
-        for stage in self.codec.stages:
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+        """What is stored for a unit; with `room`, which begins with it and goes on, that may take its place."""
+        result = data
+        for place, stage in enumerate(self.codec.stages):
             if stage.name in FILTERS:
                 # Filters tell floats from integers by the array's type.
-                result = np.frombuffer(result, np.uint8).view(self.dtype) if result is data else result
+                elements: Any = result.view(self.dtype) if result is data else result
                 with np.errstate(all="ignore"):
-                    result = np.ascontiguousarray(_numcodec(stage, self.dtype).encode(result))
+                    result = np.ascontiguousarray(_numcodec(stage, self.dtype).encode(elements))
             else:
-                flat = result.reshape(-1).view(np.uint8) if isinstance(result, np.ndarray) else result
-                result = _ENCODERS[stage.name](np.frombuffer(flat, np.uint8), stage, self.dtype)
-        return result.reshape(-1).view(np.uint8).data if isinstance(result, np.ndarray) else result
+                result = _ENCODERS[stage.name](
+                    _Work(result.reshape(-1).view(np.uint8), room, by_turns(scratch, place), stage, self.dtype)
+                )
+        return result.reshape(-1).view(np.uint8)
 
 
 def trial(codec: Codec, dtype: np.dtype[Any]) -> None:
@@ -127,7 +130,7 @@ def trial(codec: Codec, dtype: np.dtype[Any]) -> None:
     chain, data = Chain(codec, dtype), np.zeros(64 * dtype.itemsize, np.uint8)
     out = np.empty_like(data)
     try:
-        chain.decode(chain.encode(data), out)
+        chain.decode(chain.encode(data).data, out)
     except (*_FAILURES, CorruptError, LookupError) as error:
         raise ValueError(f"{codec} does not fit {dtype}: {_one_line(error)}") from error
 
@@ -260,8 +263,9 @@ def _ungzip(job: _Job) -> Flat:
 
 
 def _inflate(job: _Job, container: Container, *, several: bool) -> Flat:
-    quick = decompress(job.data, job.out.size, container) if job.exact else None
-    return _stream(lambda: zlib.decompressobj(container.window), job, several=several) if quick is None else quick
+    if job.exact and decompress(job.data, job.out, container):
+        return job.out
+    return _stream(lambda: zlib.decompressobj(container.window), job, several=several)
 
 
 def _unbz2(job: _Job) -> Flat:
@@ -359,30 +363,62 @@ _DECODERS: dict[str, Callable[[_Job], Flat]] = {
 
 
 # ---------------------------------------------------------------- encoders
-def _numcode(data: Flat, stage: Stage, dtype: np.dtype[Any]) -> Any:
-    return _numcodec(stage, dtype).encode(data)
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Bytes to encode."""
+
+    data: Flat
+    """What there is."""
+    room: Flat | None
+    """Memory for the result: that of the unit, in which the data lies, or which is free by now."""
+    scratch: Scratch
+    """Other memory."""
+    stage: Stage
+    """Which codec."""
+    dtype: np.dtype[Any]
+    """Type of the array's elements."""
+
+    def numcode(self) -> Flat:
+        """What numcodecs makes of it."""
+        return np.frombuffer(_numcodec(self.stage, self.dtype).encode(self.data), np.uint8)
 
 
-def _gzip(data: Flat, stage: Stage, _: Any) -> Bytes:
-    return compress(data, stage.get("level"), Container.GZIP)
+def _gzip(work: _Work) -> Flat:
+    return compress(work.data, work.stage.get("level"), Container.GZIP, work.room, work.scratch)
 
 
-def _zlib(data: Flat, stage: Stage, _: Any) -> Bytes:
-    return compress(data, stage.get("level"), Container.ZLIB)
+def _zlib(work: _Work) -> Flat:
+    return compress(work.data, work.stage.get("level"), Container.ZLIB, work.room, work.scratch)
 
 
-def _shuffle(data: Flat, stage: Stage, dtype: np.dtype[Any]) -> Flat:
-    return shuffle(data, stage.get("elementsize", dtype.itemsize))
+def _zstd(work: _Work) -> Flat:
+    level, checksum = work.stage.get("level"), bool(work.stage.get("checksum"))
+    found = in_place.zstd(work.data, work.room, work.scratch, level, checksum=checksum)
+    return work.numcode() if found is None else found
 
 
-def _checksum(data: Flat, stage: Stage, _: Any) -> Flat:
-    added = np.frombuffer(checksum(stage, data).to_bytes(SUM_BYTES, "little"), np.uint8)
-    return np.concatenate([added, data] if at_start(stage) else [data, added])
+def _blosc(work: _Work) -> Flat:
+    settings = config(work.stage, work.dtype)
+    named = in_place.Blosc(**{name: settings[name] for name in in_place.Blosc._fields})
+    found = in_place.blosc(work.data, work.room, work.scratch, named)
+    return work.numcode() if found is None else found
 
 
-_ENCODERS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("blosc", "zstd", "lz4", "bz2", "lzma", "base64"), _numcode),
+def _shuffle(work: _Work) -> Flat:
+    size = work.data.size
+    return shuffle(work.data, work.stage.get("elementsize", work.dtype.itemsize), work.scratch("planes", size)[:size])
+
+
+def _checksum(work: _Work) -> Flat:
+    added = np.frombuffer(checksum(work.stage, work.data).to_bytes(SUM_BYTES, "little"), np.uint8)
+    return np.concatenate([added, work.data]) if at_start(work.stage) else append(work.data, added, work.room)
+
+
+_ENCODERS: dict[str, Callable[[_Work], Flat]] = {
+    **dict.fromkeys(("lz4", "bz2", "lzma", "base64"), _Work.numcode),
     **dict.fromkeys(CHECKSUMS, _checksum),
+    "blosc": _blosc,
+    "zstd": _zstd,
     "gzip": _gzip,
     "zlib": _zlib,
     "shuffle": _shuffle,

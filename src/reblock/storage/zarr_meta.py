@@ -14,10 +14,11 @@ from reblock.errors import FormatError
 from reblock.geometry import Grid
 from reblock.geometry.grid import inverse
 from reblock.model.codec import Codec, Stage
-from reblock.model.layout import Layout
+from reblock.model.layout import Coding, Layout
 from reblock.model.schema import Schema
 from reblock.storage.attributes import take_digest
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
+from reblock.storage.coding import coding
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_nested import Nested
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
@@ -91,7 +92,7 @@ def _layout(schema: Schema) -> Layout:
     units = Grid.of(schema.shape, schema.chunks, padded=True)
     if schema.shards is None and not schema.codec:
         return Layout.raw(schema.dtype, units, schema.order)
-    return Layout(
+    layout = Layout(
         schema.dtype,
         units if schema.shards is None else Grid.of(schema.shape, schema.shards, padded=True),
         units,
@@ -101,6 +102,8 @@ def _layout(schema: Schema) -> Layout:
         partial_writes=False,
         indexed=schema.shards is not None,
     )
+    whole = None if schema.shards is None else layout.object_bytes
+    return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes, whole))
 
 
 def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -> Chain:
@@ -218,7 +221,9 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     )
     layout = _layout(schema)
     if chain is not None:
-        layout = replace(layout, codec="sharding_indexed", partial_reads=False, partial_writes=False)
+        # A shard around the units, its own bytes, and a unit of it.
+        taken = Coding(3 * layout.unit_bytes, 0)
+        layout = replace(layout, codec="sharding_indexed", partial_reads=False, partial_writes=False, coding=taken)
     else:
         chain = _chain(list(stages), dtype, prod(chunks) * dtype.itemsize, where)
     return Meta(3, schema, layout, chain, prefix, separator, shard)

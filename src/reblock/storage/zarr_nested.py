@@ -19,7 +19,7 @@ import numpy.typing as npt
 from reblock.errors import CorruptError, UsageError
 from reblock.geometry.grid import inverse
 from reblock.model.codec import Codec
-from reblock.model.store import Bytes, Flat
+from reblock.model.store import Bytes, Flat, Scratch, fresh
 from reblock.storage.zarr_codecs import Chain
 
 #: An entry of an index that says: not stored.
@@ -63,7 +63,7 @@ class Nested:
         # Codecs add a page to a unit at the most, but not to each of many small ones.
         return number * min(self.chain.limit(unit), 3 * unit + 256) + self.index.limit(16 * number)
 
-    def decode(self, data: Bytes, out: Flat) -> None:
+    def decode(self, data: Bytes, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002 - it takes its own
         """Decode into exactly `out.size` bytes."""
         shard = Chain(self.around, self.dtype).decode_some(data, self._most(out.size))
         whole = out.view(self.dtype).reshape([n * c for n, c in zip(self.counts, self.unit, strict=True)])
@@ -80,7 +80,7 @@ class Nested:
             self.chain.decode(shard[offset : offset + length].data, unit)
             whole[(*inside, ...)] = elements
 
-    def encode(self, data: Flat) -> Bytes:
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:  # noqa: ARG002 - never
         """Not possible: new arrays have no such shards."""
         raise UsageError(f"{data.size:,} bytes cannot be written as shards inside shards; write chunks or shards")
 

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError
 from reblock.geometry import Grid
-from reblock.model.store import Bytes, Extent, Flat, Index
+from reblock.model.layout import most_stored_bytes
+from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
 from reblock.storage.zarr_meta import Meta, Shard
 from reblock.storage.zarr_nested import ABSENT
 
@@ -34,7 +35,9 @@ def by_chunk(meta: Meta) -> Meta:
     layout = meta.layout
     if meta.shard is None or meta.chain:
         return meta
-    return replace(meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects))
+    return replace(
+        meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects, coding=None)
+    )
 
 
 def per_shard(shard: Shard) -> tuple[int, ...]:
@@ -62,31 +65,39 @@ def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
 
 
 # ---------------------------------------------------------------- writing, a shard at once
-def encode(meta: Meta, shard: Shard, data: Flat) -> Bytes:
+def encode(meta: Meta, shard: Shard, data: Flat, scratch: Scratch) -> Flat:
     """Every chunk in the order of the index, none left out: which are fill only their bits can say."""
     order, counts = meta.layout.order, per_shard(shard)
     lengths = [int(meta.schema.chunks[axis]) for axis in order]  # type: ignore[arg-type]
     sides = [counts[axis] * length for axis, length in zip(order, lengths, strict=True)]
     whole: npt.NDArray[Any] = data.view(meta.layout.dtype).reshape(sides)
     table = np.empty((*shard.counts, 2), np.uint64)
-    out = bytearray(shard.index_bytes if shard.at_start else 0)
+    unit = scratch("unit", meta.layout.unit_bytes)[: meta.layout.unit_bytes]
+    elements = unit.view(meta.layout.dtype).reshape(lengths)
+    out, end = scratch("shard", most_stored_bytes(data.size) + shard.index_bytes), 0
+    if shard.at_start:
+        end = shard.index_bytes
     for position in product(*map(range, shard.counts)):
         place = dict(zip(shard.axes, position, strict=True))
         corner = [place[axis] * n for axis, n in zip(order, lengths, strict=True)]
         inside: tuple[Any, ...] = tuple(slice(a, a + n) for a, n in zip(corner, lengths, strict=True))
-        stored = meta.chain.encode(np.ascontiguousarray(whole[(*inside, ...)]).reshape(-1).view(np.uint8))
-        table[position] = len(out), len(stored)
-        out += stored
-    index = _stored_index(shard, table)
+        elements[...] = whole[(*inside, ...)]
+        stored = meta.chain.encode(unit, scratch=scratch)
+        table[position] = end, stored.size
+        if end + stored.size + shard.index_bytes > out.size:
+            out = np.concatenate([out[:end], np.empty(out.size, np.uint8)])
+        out[end : end + stored.size] = stored
+        end += stored.size
+    index = np.frombuffer(_stored_index(shard, table), np.uint8)
     if shard.at_start:
-        out[: len(index)] = index
-    else:
-        out += index
-    return out
+        out[: index.size] = index
+        return out[:end]
+    out[end : end + index.size] = index
+    return out[: end + index.size]
 
 
 def _stored_index(shard: Shard, table: Table) -> Bytes:
-    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
+    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8)).data
 
 
 # ---------------------------------------------------------------- writing, chunk by chunk

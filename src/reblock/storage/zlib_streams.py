@@ -9,6 +9,7 @@ often noise, and a compressor searches them in vain. So what looks like noise at
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from enum import Enum
 from functools import cache
@@ -16,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from reblock.model.store import Bytes, Flat
+from reblock.model.store import Flat, Scratch, fresh
+from reblock.storage.compiled import library, memory
 
 #: libdeflate's level for each of zlib's: the fastest whose output is no larger, but for a few per cent.
 _LEVELS = (0, 4, 4, 4, 4, 6, 7, 8, 9, 9)
@@ -31,10 +33,6 @@ _UNEVEN = 0.03
 _SAME_WORDS = 32
 #: Every how many pieces words are searched.
 _SEARCHED = 4
-#: The library takes sizes of 32 bits.
-_MOST_BYTES = (1 << 32) - 1
-#: An empty last block.
-_END = b"\x03\x00"
 
 
 class Container(Enum):
@@ -49,55 +47,78 @@ class Container(Enum):
         return self.value[1]
 
 
-@cache
 def _library() -> Any:
-    """The module deflate, a binding of libdeflate; None where it is not installed."""
-    try:
-        import deflate
-    except ImportError:
-        return None
-    return deflate
+    """Libdeflate's functions; None where they are not at hand."""
+    return library("deflate._deflate")
 
 
 # -------------------------------------------------------------------- encoding
-def compress(data: Flat, level: int, container: Container) -> Bytes:
-    """A stream that holds the bytes; `level` is zlib's, -1 to 9."""
+def most_bytes(size: int) -> int:
+    """Most bytes that a stream of so many takes: no block of the library's is smaller than 5,000 bytes."""
+    return size + 5 * (size // 5000 + 1) + 32
+
+
+def compress(data: Flat, level: int, container: Container, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+    """A stream that holds the bytes; `level` is zlib's, -1 to 9.
+
+    It goes to the room for it, if that is large enough and the bytes are not there themselves; else to scratch memory.
+    """
+    if room is None or room.size < most_bytes(data.size) or np.may_share_memory(room, data):
+        room = scratch("stored", most_bytes(data.size))
     level = 6 if level == -1 else level
     plain = noise_bytes(data) if level else 0
     if not plain:
-        return memoryview(_pack(data, level, *container.value))
-    rest = _pack(data[plain:], level, "deflate", -15) if plain < data.size else _END
-    head, tail = _frame(data, container)
-    stored = plain // _PIECE_BYTES
-    out = np.empty(len(head) + plain + 5 * stored + len(rest) + len(tail), np.uint8)
-    out[: len(head)] = np.frombuffer(head, np.uint8)
-    end = len(head) + plain + 5 * stored
-    blocks = out[len(head) : end].reshape(stored, 5 + _PIECE_BYTES)
+        return room[: _pack(data, level, *container.value, room)]
+    head, tail = (np.frombuffer(part, np.uint8) for part in _frame(data, container))
+    end = head.size + plain // _PIECE_BYTES * (5 + _PIECE_BYTES)
+    blocks = room[head.size : end].reshape(-1, 5 + _PIECE_BYTES)
+    room[: head.size] = head
     # Not the last block, stored; the length and its complement.
     blocks[:, 0] = 0
     blocks[:, 1:5] = np.array([_PIECE_BYTES, _PIECE_BYTES ^ 0xFFFF], "<u2").view(np.uint8)
-    blocks[:, 5:] = data[:plain].reshape(stored, _PIECE_BYTES)
-    out[end : end + len(rest)] = np.frombuffer(rest, np.uint8)
-    out[end + len(rest) :] = np.frombuffer(tail, np.uint8)
-    return out.data
+    blocks[:, 5:] = data[:plain].reshape(-1, _PIECE_BYTES)
+    end += _pack(data[plain:], level, "deflate", -15, room[end:])
+    room[end : end + tail.size] = tail
+    return room[: end + tail.size]
 
 
-def _pack(data: Flat, level: int, name: str, window: int) -> Bytes:
-    library = _library()
-    if library is None:
-        return zlib.compress(data.data, level, window)
-    packed: bytearray = getattr(library, f"{name}_compress")(data, _LEVELS[level])
-    return packed
+def _pack(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
+    """Compress into a room that is large enough; how many bytes that took."""
+    functions = _library()
+    if functions is None:
+        packed = zlib.compress(data.data, level, window)
+        room[: len(packed)] = np.frombuffer(packed, np.uint8)
+        return len(packed)
+    machine = functions.libdeflate_alloc_compressor(_LEVELS[level])
+    if not machine:
+        raise MemoryError
+    try:
+        made: int = getattr(functions, f"libdeflate_{name}_compress")(machine, *memory(data), *memory(room))
+    finally:
+        functions.libdeflate_free_compressor(machine)
+    if not made:
+        raise RuntimeError(f"{data.size:,} bytes do not compress into {room.size:,}")
+    return made
 
 
 def _frame(data: Flat, container: Container) -> tuple[bytes, bytes]:
     """What comes before and after a deflate stream."""
-    library = _library() or zlib
+    sums = _sums()
     if container is Container.ZLIB:
-        return b"\x78\x5e", library.adler32(data).to_bytes(4, "big")
+        return b"\x78\x5e", sums.adler32(data).to_bytes(4, "big")
     # No time of day: equal chunks have equal bytes.
-    sizes = np.array([library.crc32(data), data.size & 0xFFFF_FFFF], "<u4")
+    sizes = np.array([sums.crc32(data), data.size & 0xFFFF_FFFF], "<u4")
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff", sizes.tobytes()
+
+
+@cache
+def _sums() -> Any:
+    """The fastest checksums: the module deflate, or the standard library."""
+    try:
+        import deflate
+    except ImportError:
+        return zlib
+    return deflate
 
 
 def noise_bytes(data: Flat) -> int:
@@ -129,19 +150,19 @@ def _repeats(piece: Flat) -> bool:
 
 
 # -------------------------------------------------------------------- decoding
-def decompress(data: Flat, size: int, container: Container) -> Flat | None:
-    """What a stream holds, if that is `size` bytes and nothing follows it.
+def decompress(data: Flat, out: Flat, container: Container) -> bool:
+    """Whether a stream was decoded that fills `out`, and nothing follows it.
 
-    None where that is not so or not sure: the standard library can say why, and takes streams in several parts.
+    Where it was not, the standard library can say why, and takes streams in several parts.
     """
-    library = _library()
-    if library is None or not 0 < size <= _MOST_BYTES:
-        return None
+    functions = _library()
+    machine = functions.libdeflate_alloc_decompressor() if functions is not None and out.size else None
+    if not machine:
+        return False
+    taken, made = ctypes.c_size_t(), ctypes.c_size_t()
     try:
-        made: bytearray = getattr(library, f"{container.value[0]}_decompress")(data, size)
-    except (library.DeflateError, ValueError):
-        return None
-    out: Flat = np.frombuffer(made, np.uint8)
-    # The library does not say where the stream ended, but there its checksum stands.
-    _, tail = _frame(out, container)
-    return out if out.size == size and data[-len(tail) :].tobytes() == tail else None
+        decode = getattr(functions, f"libdeflate_{container.value[0]}_decompress_ex")
+        wrong = decode(machine, *memory(data), *memory(out), taken, made)
+    finally:
+        functions.libdeflate_free_decompressor(machine)
+    return not wrong and (taken.value, made.value) == (data.size, out.size)

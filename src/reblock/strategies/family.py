@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reblock.cost.estimate import moving_seconds
-from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_bytes, held_elements
+from reblock.cost.flight import flight_bytes
+from reblock.cost.memory import allocated_bytes, buffer_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Grid
@@ -92,14 +93,15 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
             needs_memory_bytes=needs,
         )
     if frugal:
-        return replace(plan, depth=1, memory_bytes=needs)
-    depth, grants = problem.device.depth, [needs]
+        return replace(plan, depth=1, coders=1, memory_bytes=needs)
+    depth, coders = problem.device.depth, problem.cores
     sides = plan.sides(problem.source, problem.target)
     for made, source, target in sides:
         room = problem.memory_bytes
         if not problem.held:
             room -= buffer_bytes(made, target, room - flight_bytes(made, source, target))
-        while depth > 1 and flight_bytes(made, source, target, depth) > room:
+        while depth > 1 and flight_bytes(made, source, target, depth, min(coders, depth)) > room:
             depth -= 1
-    grants += [allocated_bytes(*side, depth, problem.memory_bytes) for side in sides]
-    return replace(plan, depth=depth, memory_bytes=max(grants))
+    plan = replace(plan, depth=depth, coders=min(coders, depth))
+    grants = [needs, *(allocated_bytes(*side, plan, problem.memory_bytes) for side in sides)]
+    return replace(plan, memory_bytes=max(grants))

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import lcm, prod
 
-from reblock.cost.memory import flight_bytes, with_records
+from reblock.cost.flight import flight_bytes
+from reblock.cost.memory import with_records, with_room
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
@@ -71,7 +72,7 @@ def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
         return needed
     grid = Grid(tuple(read))
     passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in Access]
-    needed = with_records(needed, problem.target.objects.count, problem.target)
+    needed = with_records(with_room(needed, problem.target), problem.target.objects.count, problem.target)
     return needed + max(flight_bytes(made, problem.source, problem.target) for made in passes)
 
 

@@ -134,7 +134,7 @@ def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection
         stored = layout.objects.stored(index)
         buffer = fill_array(store, stored.shape)
         buffer[whole(box.within(stored))] = array[whole(box)]
-        data = store.encode(unit_bytes(layout, buffer))
+        data = store.encode(unit_bytes(layout, buffer)).data
         if store.writes is Way.UNIT:
             store.write_unit(index, data)
         else:

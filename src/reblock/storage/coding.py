@@ -1,0 +1,139 @@
+"""What encoding and decoding take, codec by codec: the memory that the planner counts beside elements.
+
+Stages hand over to each other, so at most two results are there at a time besides what a unit began as ::
+
+    decoding    stored ─ gzip ─→ planes ─ shuffle ─→ elements              a copy between
+    encoding    elements ─ shuffle ─→ planes ─ gzip ─→ where elements were   the same
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from reblock.model.codec import Codec, Stage
+from reblock.model.layout import Coding, most_stored_bytes
+from reblock.storage.compiled import library
+from reblock.storage.in_place import STEP_BYTES
+from reblock.storage.zarr_stages import CHECKSUMS, FILTERS
+
+#: From this size on units are encoded in their own memory, where that is possible.
+LARGE_BYTES = 16 << 20
+#: Bytes that compressors and decompressors need for themselves, by preset of lzma (0 to 9) and block size of bz2.
+_LZMA_ENCODE_MIB = (4, 10, 18, 33, 49, 95, 95, 187, 371, 675)
+_LZMA_DECODE_MIB = (1, 2, 3, 5, 5, 9, 9, 17, 33, 65)
+_BZ2_ENCODE_MIB, _BZ2_DECODE_MIB = 8, 4
+#: And for blocks of Blosc, and tables of zstd for one of them, by level from 1 on.
+_BLOSC_MIB, _BLOSC_ZSTD_MIB = 4, (2, 3, 4, 5, 5, 12, 12, 12, 27)
+_LITTLE_BYTES = 1 << 20
+#: Stages whose results are copied once more, and all that are not left to HDF5.
+_COPIED = frozenset({"lz4", "bz2", "lzma", "base64"})
+_OURS = frozenset({"gzip", "zlib", "zstd", "blosc", "shuffle"}) | _COPIED | CHECKSUMS | FILTERS.keys()
+
+
+def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: int | None = None) -> Coding | None:
+    """What the units of an array take, or the objects that hold several of them; None where nothing is encoded."""
+    if not codec and object_bytes is None:
+        return None
+    decoding = _decoding_bytes(codec, dtype, unit_bytes)
+    if object_bytes is not None:
+        # A chunk of a shard, gathered and encoded, beside the chunks before it.
+        one = unit_bytes + (_encoding_bytes(codec, dtype, unit_bytes) if codec else 0)
+        return Coding(decoding, most_stored_bytes(object_bytes) + one)
+    if not is_in_place(codec, unit_bytes):
+        return Coding(decoding, _encoding_bytes(codec, dtype, unit_bytes))
+    # Two groups of Blosc's blocks twice, or a step of zstd; and what does not compress waits.
+    steps = 4 if codec.stages[0].name == "blosc" else 1
+    scratch = unit_bytes if codec.stages[0].name == "shuffle" else steps * STEP_BYTES + unit_bytes // 64
+    return Coding(decoding, scratch + _state_bytes(codec, unit_bytes), in_place=True)
+
+
+def is_in_place(codec: Codec, unit_bytes: int) -> bool:
+    """Whether units are encoded in their own memory: regrouped elsewhere and compressed back, or step by step."""
+    names = [stage.name for stage in codec.stages]
+    while names and names[-1] in CHECKSUMS and codec.stages[len(names) - 1].get("location", "end") == "end":
+        names.pop()
+    if unit_bytes < LARGE_BYTES or not names or names[-1] not in ("gzip", "zlib", "zstd", "blosc"):
+        return False
+    last = codec.stages[len(names) - 1]
+    if names == ["blosc"]:
+        # Blocks that are set may be too small for what is added to them, or too large for a step.
+        plain = last.get("level", 0) > 0 and not last.get("blocksize", 0)
+        return plain and unit_bytes < 1 << 30 and _has("numcodecs.blosc")
+    if names in (["zstd"], ["shuffle", "zstd"]):
+        return _has("numcodecs.zstd")
+    return names == ["shuffle", last.name] and (last.name != "blosc" or _has("numcodecs.blosc"))
+
+
+def _has(module: str) -> bool:
+    return library(module) is not None
+
+
+def _decoding_bytes(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> int:
+    """Results between stages, and what stages take for themselves."""
+    stages = [stage for stage in codec.stages if stage.name not in CHECKSUMS]
+    if not stages:
+        return 0
+    first = codec.stages[0].name
+    direct = first not in CHECKSUMS and first not in FILTERS and first != "base64"
+    copies = min(len(stages) - direct, 2) * unit_bytes
+    own = 0
+    for stage in stages:
+        if stage.name not in _OURS:
+            own = max(own, unit_bytes)
+        elif stage.name == "lzma":
+            own += _LZMA_DECODE_MIB[_preset(stage)] << 20
+        elif stage.name == "bz2":
+            own += _BZ2_DECODE_MIB << 20
+        elif stage.name in FILTERS:
+            own = max(own, _filter_bytes(stage, dtype, unit_bytes))
+        elif stage.name == "base64":
+            own = max(own, unit_bytes)
+    return copies + own
+
+
+def _encoding_bytes(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> int:
+    """The result, what it was made of, and what stages take for themselves."""
+    stored = most_stored_bytes(unit_bytes)
+    taken = stored + _state_bytes(codec, unit_bytes)
+    if len(codec.stages) > 1:
+        taken += unit_bytes
+    if any(name in _COPIED or name not in _OURS for name in codec.names):
+        taken += stored
+    return taken + max((_filter_bytes(s, dtype, unit_bytes) for s in codec.stages if s.name in FILTERS), default=0)
+
+
+def _filter_bytes(stage: Stage, dtype: np.dtype[Any], unit_bytes: int) -> int:
+    """Filters compute in arrays of their own: whole ones of the type they have, or of 8-byte floats."""
+    wide = stage.name in ("fixedscaleoffset", "quantize")
+    return 3 * unit_bytes * max(8 // dtype.itemsize if wide else 1, 1)
+
+
+def _state_bytes(codec: Codec, unit_bytes: int) -> int:
+    """Tables and windows of compressors; those for little data are small, and not counted."""
+    total = 0
+    for stage in codec.stages:
+        if stage.name == "zstd":
+            total += min(_zstd_state(stage.get("level", 3)), 8 * unit_bytes + (64 << 10))
+        elif stage.name == "blosc":
+            level = min(max(stage.get("level", 5), 1), 9)
+            taken = _BLOSC_ZSTD_MIB[level - 1] if stage.get("cname") == "zstd" else _BLOSC_MIB
+            total += min(taken << 20, 3 * unit_bytes // 2)
+        elif stage.name == "lzma":
+            total += min(_LZMA_ENCODE_MIB[_preset(stage)] << 20, 12 * unit_bytes + (1 << 20))
+        elif stage.name == "bz2":
+            total += _BZ2_ENCODE_MIB << 20
+    return total if total >= _LITTLE_BYTES else 0
+
+
+def _preset(stage: Stage) -> int:
+    preset = stage.get("preset", 6)
+    return min(preset & 0x1F, 9) if isinstance(preset, int) else 6
+
+
+@cache
+def _zstd_state(level: int) -> int:
+    functions = library("numcodecs.zstd")
+    return int(functions.ZSTD_estimateCStreamSize(level)) if functions is not None else 1 << max(min(level, 22) + 8, 21)

@@ -1,0 +1,157 @@
+"""What codecs take is what is counted for them, by processes of their own, on what compresses and what does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reblock
+from reblock.model.codec import Codec
+from reblock.model.layout import Coding, most_stored_bytes
+from reblock.storage.coding import LARGE_BYTES, coding
+from reblock.storage.in_place import STEP_BYTES
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from reblock.engine.buffers import Coders, Region
+from reblock.model.codec import Codec
+from reblock.storage.coding import coding
+from reblock.storage.zarr_codecs import Chain
+text, dtype, size = sys.argv[1], np.dtype(sys.argv[2]), int(sys.argv[3])
+chain, rng = Chain(Codec.parse(text), dtype), np.random.default_rng(0)
+counted = coding(chain.codec, dtype, size)
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key))
+def taken(work):
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = status("VmRSS")
+    work()
+    return status("VmHWM") - before
+def encode(data, room):
+    with Coders(1, Region())() as scratch:
+        chain.encode(data, room if counted.in_place else None, scratch)
+def decode(stored, out):
+    with Coders(1, Region())() as scratch:
+        chain.decode(stored.data, out, scratch)
+small = np.arange(4096, dtype="u1").astype(dtype).view("u1")
+chain.decode(chain.encode(small).data, np.empty_like(small))
+found = {"counted": [counted.encoding_bytes, counted.decoding_bytes], "encoding": [], "decoding": []}
+for fill in ("noise", "mixed", "zeros"):
+    data = np.zeros(size // dtype.itemsize, dtype)
+    many = {"noise": data.size, "mixed": data.size // 2, "zeros": 0}[fill]
+    if dtype.kind == "f":
+        data[:many] = rng.standard_normal(many)
+    else:
+        data[:many] = rng.integers(0, np.iinfo(dtype).max, many, dtype)
+    data = data.view("u1")
+    stored = chain.encode(data).copy()
+    out = np.ones_like(data)
+    found["decoding"].append(taken(lambda: decode(stored, out)))
+    room = np.ones(size + size // 128, "u1")
+    room[:size] = data
+    del data
+    found["encoding"].append(taken(lambda: encode(room[:size], room)))
+print(json.dumps(found))
+"""
+FEW_BYTES = 3 << 20
+DELTA = '[{"id": "delta", "dtype": "<f4"}, {"id": "zstd", "level": 1}]'
+CODECS = [
+    ("zstd:1", "<f4"),
+    ("zstd:9", "<f4"),
+    ("blosc:lz4:1", "<f8"),
+    ("blosc:zstd:3", "<u2"),
+    ("blosc:zstd:9", "<f4"),
+    ("gzip:1", "<f4"),
+    ("shuffle+gzip:4", "<f4"),
+    ("shuffle+zstd:3+crc32c", "<f8"),
+    ("blosc:lz4:1+crc32c", "<f4"),
+    ("lz4", "<u2"),
+    ("bz2:1", "u1"),
+    ("crc32c", "<f4"),
+    ("shuffle", "<f4"),
+    ('[{"id": "delta", "dtype": "<i4"}, {"id": "zstd", "level": 1}]', "<i4"),
+    ('[{"id": "fixedscaleoffset", "offset": 0, "scale": 10, "dtype": "<f4", "astype": "<i2"}]', "<f4"),
+    ('{"id": "lzma", "preset": 1}', "u1"),
+]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel does not reset the peak here")
+@pytest.mark.parametrize(("text", "dtype"), CODECS, ids=[text.strip("[")[:24] for text, _ in CODECS])
+@pytest.mark.parametrize("size", [6 << 20, 24 << 20])
+def test_a_codec_takes_what_is_counted(text: str, dtype: str, size: int) -> None:
+    if size > LARGE_BYTES and text.startswith(("bz2", '{"id": "lzma')):
+        pytest.skip("slow, and the same in small")
+    words = [sys.executable, "-c", SCRIPT, text, dtype, str(size)]
+    done = subprocess.run(words, capture_output=True, check=True, text=True)
+    found = json.loads(done.stdout)
+    for kind, counted in zip(("encoding", "decoding"), found["counted"], strict=True):
+        assert max(found[kind]) <= counted + FEW_BYTES, (kind, found)
+
+
+def test_large_units_are_encoded_in_place() -> None:
+    f4 = np.dtype("<f4")
+    for text in ("zstd:3", "blosc:zstd:3", "shuffle+gzip:4", "shuffle+zlib:4+fletcher32", "zstd:1+crc32c"):
+        small, large = (coding(Codec.parse(text), f4, size) for size in (LARGE_BYTES - 4, LARGE_BYTES))
+        assert small is not None
+        assert large is not None
+        assert (small.in_place, large.in_place) == (False, True)
+        assert small.encoding_bytes >= most_stored_bytes(LARGE_BYTES - 4)
+        assert large.encoding_bytes < small.encoding_bytes
+    for text in ("gzip:4", "lz4", "shuffle", "blosc:zstd:0", "crc32c+zstd:1", DELTA):
+        found = coding(Codec.parse(text), f4, LARGE_BYTES)
+        assert found is not None
+        assert not found.in_place
+    assert coding(Codec(), f4, LARGE_BYTES) is None
+
+
+def test_what_compressors_keep_for_themselves_counts() -> None:
+    size, u1 = 64 << 20, np.dtype("u1")
+    sizes = [(coding(Codec.parse(text), u1, size) or Coding(0, 0)).encoding_bytes for text in ("zstd:1", "zstd:19")]
+    assert sizes[0] < 2 * STEP_BYTES + (2 << 20)
+    assert sizes[1] > 80 << 20
+
+
+@pytest.mark.parametrize(("path", "codec"), [("x.zarr", "zstd:1"), ("x.h5", "shuffle+gzip:1")])
+def test_what_is_stored_of_a_source_is_known(path: str, codec: str, tmp_path: Path) -> None:
+    """Room is kept for what there is, not for what could be; a larger chunk that comes later is not read."""
+    np.save(tmp_path / "x.npy", np.arange(3 << 20, dtype="<f4"))
+    source, target = tmp_path / path, tmp_path / "y.npy"
+    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), codec=codec)
+    job = reblock.plan(source, target, memory="64MiB")
+    assert job.source is not None
+    stored = job.source.layout.stored_bytes
+    assert stored is not None
+    assert stored < 3 << 20
+    reblock.run(job)
+    assert np.array_equal(np.load(target), np.load(tmp_path / "x.npy"))
+
+
+def test_chunks_that_have_grown_since_are_not_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(2 << 20, "<f4"))
+    source = tmp_path / "x.zarr"
+    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), codec="zstd:1")
+    job = reblock.plan(source, tmp_path / "y.npy")
+    noise = np.random.default_rng(0).integers(0, 256, 4 << 20, "u1")
+    (source / "c" / "1").write_bytes(noise.tobytes())
+    with pytest.raises(reblock.CorruptError, match=r"at most \d+ bytes, or did when the run was planned"):
+        reblock.run(job)
+
+
+def test_a_link_is_not_measured(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(2 << 20, "<f4"))
+    source = tmp_path / "x.zarr"
+    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), codec="zstd:1")
+    (source / "c" / "1").rename(source / "c" / "one")
+    (source / "c" / "1").symlink_to("one")
+    job = reblock.plan(source, tmp_path / "y.npy")
+    assert job.source is not None
+    assert job.source.layout.stored_bytes is None
+    reblock.run(job)
