@@ -295,7 +295,7 @@ class Leaving:
 
 
 class Coders:
-    """As many sets of scratch memory as units are decoded, or boxes encoded, at once."""
+    """As many sets of scratch memory as units are decoded at once."""
 
     def __init__(self, count: int, region: Region) -> None:
         self._free: LifoQueue[Staging] = LifoQueue()

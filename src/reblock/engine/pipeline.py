@@ -2,10 +2,10 @@
 
 ::
 
-    dispatcher (plan order)      readers (depth threads)          writers (fewer)
-    ───────────────────────      ───────────────────────          ───────────────────────
-    next pieces               →  pread → decode → scatter      →  encode → pwrite → ledger
-    buffers they touch first     into the write boxes' buffers    buffers back to the budget
+    dispatcher (plan order)      readers (depth threads)          encoders (coders)   writers (fewer than depth)
+    ───────────────────────      ───────────────────────          ─────────────────   ──────────────────────────
+    next pieces               →  pread → decode → scatter      →  encode in place  →  pwrite → ledger
+    buffers they touch first     into the write boxes' buffers                        buffers back to the budget
     (waits for the budget)       last element in? ───────────────┘
 
 The dispatcher alone takes memory, and takes it in the order in which the plan was priced. Whatever was dispatched
@@ -124,7 +124,7 @@ class _Pipeline:
         )
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-        self._writer = Writer(store, boxes, self._disk, moves, coders=Coders(coders, self._region))
+        self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth, self._coders = depth, coders
         self._together = together(sweep, view.layout, depth) if self._moves is not None else 1
@@ -146,6 +146,7 @@ class _Pipeline:
         # Left in reverse: the readers end before the writers they feed.
         with (
             ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, (self._thread,)) as self._writers,
+            ThreadPoolExecutor(self._coders, "reblock-encode", _begin, (self._thread,)) as self._encoders,
             ThreadPoolExecutor(
                 readers(self._view.layout, self._depth, self._coders, self._together),
                 "reblock-read",
@@ -283,6 +284,10 @@ class _Pipeline:
         self._stopped.set()
         self._buffers.stop()
 
+    def _has_failed(self) -> bool:
+        """A run that is cancelled has not."""
+        return self._error is not None and not isinstance(self._error, KeyboardInterrupt)
+
     # ---------------------------------------------------------------- readers
     def _staging(self) -> Staging:
         if not hasattr(self._thread, "staging"):
@@ -396,14 +401,37 @@ class _Pipeline:
             step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
             for start in range(0, len(complete), step):
                 self._count(1)
-                self._writers.submit(self._write, complete[start : start + step])
+                some = complete[start : start + step]
+                if self._writer.encodes:
+                    self._encoders.submit(self._encode, some)
+                else:
+                    self._writers.submit(self._write, some)
+
+    # ---------------------------------------------------------------- encoders
+    def _encode(self, buffers: list[Buffer]) -> None:
+        """Encode complete boxes, which then wait for the disk; what has no room in their memory is written at once.
+
+        More threads than cores would only push each other's tables out of the caches, and each keeps scratch memory.
+        """
+        times, own = Times(), False
+        try:
+            if not self._has_failed():
+                own = self._writer.encode(buffers, times, self._staging())
+                with self._lock:
+                    self.measured.times.add(times)
+        except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
+            self._fail(error)
+        if own:
+            self._writers.submit(self._write, buffers)
+        else:
+            self._write(buffers)
 
     # ---------------------------------------------------------------- writers
     def _write(self, buffers: list[Buffer]) -> None:
         """Write complete boxes. A run that is cancelled still does: they are all there is to show for the reading."""
         times = Times()
         try:
-            if self._error is not None and not isinstance(self._error, KeyboardInterrupt):
+            if self._has_failed():
                 return
             traffic, finished = self._writer.write(buffers, times)
             if self._watch.ledger is not None:

@@ -54,6 +54,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
             measured.peak_bytes = max(measured.peak_bytes, allocated)
             for place in [place for place, buffer in opened.items() if not buffer.memory.record[1]]:
                 buffer = opened.pop(place)
+                if writer.encodes:
+                    writer.encode([buffer], Times())
                 measured.target += writer.write([buffer], Times())[0]
                 measured.sums += buffer.sums
                 measured.write_boxes += 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.buffers import Coders, Memory, Region
+from reblock.engine.buffers import Memory
 from reblock.engine.digest import sums
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.reading import Loaded
@@ -23,7 +23,7 @@ from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box, Grid
 from reblock.geometry.runs import runs
-from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Scratch, Store, Sums, Traffic, Way
+from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Scratch, Store, Sums, Traffic, Way, fresh
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Buffer:
         """How many belong to it."""
         self.memory = memory
         """Its bytes, in disk order, and the record of what has arrived: nothing yet."""
-        self.kept: int | None = None
-        """Bytes of the object as it is to be stored, once those have taken the place of the elements."""
+        self.data: Flat | None = None
+        """The object as it is to be stored, once it is encoded; in the place of the elements, if there is room."""
         self._boxes = boxes
         record = memory.record
         record[1], record[2], record[3] = elements, 0, 0
@@ -98,9 +98,9 @@ class Buffer:
         room = self.memory.room
         if stored.size > room.size:
             return False
-        self.kept = stored.size
-        if not stored.size or stored.ctypes.data != room.ctypes.data:
-            room[: stored.size] = stored
+        self.data = room[: stored.size]
+        if native.address(stored) != self.memory.start:
+            self.data[:] = stored
         return True
 
     @cached_property
@@ -149,17 +149,15 @@ class Writer:
         disk: Disk,
         moves: native.Moves | None = None,
         serial: AbstractContextManager[object] | None = None,
-        coders: Coders | None = None,
     ) -> None:
-        """Who encodes takes one of the coders."""
         self.store = store
         self.boxes = boxes
         self._disk = disk
         layout = store.layout
-        self._raw = not (layout.encoded or layout.indexed)
+        self.encodes = (layout.encoded or layout.indexed) and store.writes is not Way.BOX
+        """Whether complete buffers have to be encoded before they are written."""
         self._moves = moves if boxes.access is Access.UNITS and store.writes is Way.EXTENT else None
         self._serial = serial or Lock()
-        self._coders = coders or Coders(1, Region())
         self._made: set[Index] = set()
         self._making = Lock()
 
@@ -177,11 +175,23 @@ class Writer:
             buffer.array[part.within(buffer.stored).slices] = 0 if fill is None else fill
 
     # ---------------------------------------------------------------- many boxes
+    def encode(self, buffers: Sequence[Buffer], times: Times, scratch: Scratch = fresh) -> bool:
+        """Encode complete buffers; says whether all is in their own memory, so that scratch memory is free again."""
+        began, own = perf_counter(), True
+        for buffer in buffers:
+            if buffer.data is None:
+                memory = buffer.memory
+                encoded = self.store.encode(memory.flat, memory.room if self.store.layout.in_place else None, scratch)
+                if not buffer.keep(encoded):
+                    # Where there are others, they are small, and need the scratch memory.
+                    buffer.data, own = encoded if len(buffers) == 1 else encoded.copy(), False
+        times.encode += perf_counter() - began
+        return own
+
     def write(self, buffers: Sequence[Buffer], times: Times) -> tuple[Traffic, list[Finished]]:
         """Write complete buffers; says what it took, and what is finished now."""
         if self._moves is not None:
-            with self._stored(buffers, times) as stored:
-                return self._write_compiled(self._moves, buffers, stored, times)
+            return self._write_compiled(self._moves, buffers, times)
         traffic, finished = Traffic(), []
         for buffer in buffers:
             one, path = self._write_one(buffer, times)
@@ -193,14 +203,15 @@ class Writer:
         return Finished(buffer.number, path, buffer.elements * self.store.layout.itemsize, buffer.sums)
 
     def _write_compiled(
-        self, moves: native.Moves, buffers: Sequence[Buffer], stored: Sequence[Flat], times: Times
+        self, moves: native.Moves, buffers: Sequence[Buffer], times: Times
     ) -> tuple[Traffic, list[Finished]]:
         finished, rows = [], array("q")
         kept: list[object] = []
         owners = self.boxes.indices([buffer.number for buffer in buffers])
-        for buffer, owner, data in zip(buffers, owners, stored, strict=True):
+        for buffer, owner in zip(buffers, owners, strict=True):
             place, before = self.store.place(owner), self.store.preamble(owner)
-            size, own = data.size, _is_own(data, buffer)
+            data = buffer.memory.flat if buffer.data is None else buffer.data
+            size, own = data.size, buffer.data is None or native.address(data) == buffer.memory.start
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
             # Bytes that nobody else keeps have to live until they are written.
             kept += () if own and not before else (before, data)
@@ -219,33 +230,6 @@ class Writer:
         logical = sum(buffer.memory.flat.size for buffer in buffers)
         return Traffic(result.opens, result.opens, result.opens, logical), finished
 
-    @contextmanager
-    def _stored(self, buffers: Sequence[Buffer], times: Times) -> Iterator[list[Flat]]:
-        """What is to be stored. More threads than cores would only push each other's tables out of the caches.
-
-        Who cannot keep it in the buffers' own memory, which is counted already, encodes no more until it is written.
-        """
-        if self._raw:
-            yield [buffer.memory.flat for buffer in buffers]
-            return
-        with ExitStack() as coding:
-            scratch = coding.enter_context(self._coders())
-            began = perf_counter()
-            found = [self._encoded(buffer, scratch, alone=len(buffers) == 1) for buffer in buffers]
-            times.encode += perf_counter() - began
-            if all(map(_is_own, found, buffers)):
-                coding.close()
-            yield found
-
-    def _encoded(self, buffer: Buffer, scratch: Scratch, *, alone: bool) -> Flat:
-        memory = buffer.memory
-        if buffer.kept is None:
-            encoded = self.store.encode(memory.flat, memory.room if self.store.layout.in_place else None, scratch)
-            if not buffer.keep(encoded):
-                # Scratch memory is for the next one, if there is one; they are small then.
-                return encoded if alone else encoded.copy()
-        return memory.room[: buffer.kept]
-
     # ---------------------------------------------------------------- one box
     def _write_one(self, buffer: Buffer, times: Times) -> tuple[Traffic, str]:
         """Write a complete buffer: what it took, and the file it went to."""
@@ -260,10 +244,8 @@ class Writer:
             done = self._write_runs(buffer, size)
             times.write += perf_counter() - began
             return done
-        with self._stored([buffer], times) as (data,):
-            ready = perf_counter()
-            path = self._hand_over(buffer, data)
-            times.write += perf_counter() - ready
+        path = self._hand_over(buffer, buffer.memory.flat if buffer.data is None else buffer.data)
+        times.write += perf_counter() - began
         return self._whole(buffer, size), path
 
     def _hand_over(self, buffer: Buffer, data: Flat) -> str:
@@ -312,11 +294,6 @@ class Writer:
                 return False
             self._made.add(index)
             return True
-
-
-def _is_own(data: Flat, buffer: Buffer) -> bool:
-    """Whether bytes lie in a buffer's own memory."""
-    return data is buffer.memory.flat or native.address(data) == buffer.memory.start
 
 
 def _aligned(place: Extent, size: int) -> bool:
