@@ -148,6 +148,7 @@ def _checked(shown: str, real: str, page: Path, line: str = "") -> str:
     return shown
 
 
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

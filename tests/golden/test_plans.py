@@ -82,6 +82,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_plan_is_explained_as_before(name: str) -> None:
     job = reblock.plan(**PROBLEMS[name])

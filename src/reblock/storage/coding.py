@@ -47,7 +47,7 @@ def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: in
     # Two groups of Blosc's blocks twice, or a step of zstd; and what does not compress waits.
     steps = 4 if codec.stages[0].name == "blosc" else 1
     scratch = unit_bytes if codec.stages[0].name == "shuffle" else steps * STEP_BYTES + unit_bytes // 64
-    return Coding(decoding, scratch + _state_bytes(codec, unit_bytes), in_place=True)
+    return Coding(decoding, scratch + _state_bytes(codec, unit_bytes, in_place=True), in_place=True)
 
 
 def is_in_place(codec: Codec, unit_bytes: int) -> bool:
@@ -111,12 +111,12 @@ def _filter_bytes(stage: Stage, dtype: np.dtype[Any], unit_bytes: int) -> int:
     return 3 * unit_bytes * max(8 // dtype.itemsize if wide else 1, 1)
 
 
-def _state_bytes(codec: Codec, unit_bytes: int) -> int:
+def _state_bytes(codec: Codec, unit_bytes: int, *, in_place: bool = False) -> int:
     """Tables and windows of compressors; those for little data are small, and not counted."""
     total = 0
     for stage in codec.stages:
         if stage.name == "zstd":
-            total += min(_zstd_state(stage.get("level", 3)), 8 * unit_bytes + (64 << 10))
+            total += min(_zstd_state(stage.get("level", 3), steps=in_place), 16 * unit_bytes + (64 << 10))
         elif stage.name == "blosc":
             level = min(max(stage.get("level", 5), 1), 9)
             taken = _BLOSC_ZSTD_MIB[level - 1] if stage.get("cname") == "zstd" else _BLOSC_MIB
@@ -134,6 +134,8 @@ def _preset(stage: Stage) -> int:
 
 
 @cache
-def _zstd_state(level: int) -> int:
+def _zstd_state(level: int, *, steps: bool) -> int:
     functions = library("numcodecs.zstd")
-    return int(functions.ZSTD_estimateCStreamSize(level)) if functions is not None else 1 << max(min(level, 22) + 8, 21)
+    if functions is None:
+        return 1 << max(min(level, 22) + 8, 21)
+    return int(functions.ZSTD_estimateCStreamSize(level) if steps else functions.ZSTD_estimateCCtxSize(level))

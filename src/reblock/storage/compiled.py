@@ -44,6 +44,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ZSTD_CCtx_setPledgedSrcSize": (_SIZE, _POINTER, ctypes.c_ulonglong),
         "ZSTD_compress2": (_SIZE, _POINTER, *_MEMORY, *_MEMORY),
         "ZSTD_compressStream2": (_SIZE, _POINTER, ctypes.POINTER(Part), ctypes.POINTER(Part), _INT),
+        "ZSTD_estimateCCtxSize": (_SIZE, _INT),
         "ZSTD_estimateCStreamSize": (_SIZE, _INT),
         "ZSTD_isError": (ctypes.c_uint, _SIZE),
     },

@@ -290,6 +290,22 @@ class FormatContract(UnfinishedContract):
         finally:
             store.abort()
 
+    def test_what_is_stored_may_take_the_place_of_the_elements(self, tmp_path: Path, each_codec: str) -> None:
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (9, 7), codec=Codec.parse(each_codec)))
+        store = self.make_format().create(self.path(tmp_path), self.inner, schema)
+        try:
+            if store.writes is Way.BOX:
+                pytest.skip(f"{store.format} encodes itself")
+            flat = unit_bytes(store.layout, noise((9, 7), store.layout.dtype))
+            memory = np.concatenate([flat, np.full(2 * flat.size, 165, np.uint8)])
+            room = memory[: flat.size + 999]
+            stored, back = store.encode(room[: flat.size], room).copy(), np.zeros_like(flat)
+            store.decode(stored.data, Extent("", 0, stored.size), back)
+            assert same_bits(back, flat)
+            assert (memory[room.size :] == 165).all()
+        finally:
+            store.abort()
+
     def test_stores_can_be_pickled(self, tmp_path: Path) -> None:
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), attributes=ATTRIBUTES))
         store = self.round_trip(tmp_path, schema)
