@@ -22,7 +22,7 @@ from reblock.engine.view import View
 from reblock.engine.writing import Buffer
 from reblock.errors import CorruptError
 from reblock.geometry.axis import Ints
-from reblock.model import Flat, Scratch
+from reblock.model import Flat, Scratch, Traffic
 
 
 class Done(NamedTuple):
@@ -34,10 +34,17 @@ class Done(NamedTuple):
     """Write boxes that they completed."""
     odd: list[int]
     """Rows that are out of the ordinary, and still to be read."""
-    bytes: int
-    """Logical bytes of all the units, those included."""
+    traffic: Traffic
+    """What that is to the source, those included."""
     times: Times
     """What it took."""
+    missing: int = 0
+    """Units that are not stored, and were filled."""
+
+
+def _visits(number: int, size: int) -> Traffic:
+    """Visits to so many units, each whole."""
+    return Traffic(number, number, number, size)
 
 
 class Units:
@@ -58,7 +65,7 @@ class Units:
         if self._decoder is not None:
             return self._compiled(self._decoder, some, chosen, window, staging)
         places, sizes, counts = self._places(some, chosen)
-        done = Done(0, [], [], sum(sizes), Times())
+        done = Done(0, [], [], _visits(len(chosen), sum(sizes)), Times())
         completed, elements = np.empty(len(window.numbers) or 1, np.int64), 0
         for place, at, size, count in zip(places, chosen.tolist(), sizes, counts, strict=True):
             began = perf_counter()
@@ -95,7 +102,7 @@ class Units:
         )
         times = Times(read=result.io_ns / 1e9, decode=result.decode_ns / 1e9, scatter=result.scatter_ns / 1e9)
         complete = take(window, completed, result.completed)
-        return Done(result.elements, complete, chosen[odd].tolist(), result.bytes, times)
+        return Done(result.elements, complete, chosen[odd].tolist(), _visits(len(chosen), result.bytes), times)
 
     def _allows(self, path: str) -> bool:
         roots = self._view.store.roots

@@ -15,13 +15,9 @@ Objects that are read in one piece go to readers many at a time, raw ones throug
 
 from __future__ import annotations
 
-import errno
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
 
@@ -32,8 +28,9 @@ from reblock.cost.memory import with_records
 from reblock.engine import native, rows
 from reblock.engine.buffers import Coders, Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
 from reblock.engine.claims import claims
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, round_up
+from reblock.engine.disk import Disk
 from reblock.engine.encoded import Units
+from reblock.engine.raw import Raw, compiled_moves
 from reblock.engine.reading import (
     Decoding,
     Loaded,
@@ -41,7 +38,6 @@ from reblock.engine.reading import (
     Shared,
     Visit,
     full_axes,
-    raise_problem,
     read_raw,
     read_units,
     visits,
@@ -49,14 +45,14 @@ from reblock.engine.reading import (
 )
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
-from reblock.engine.scatter import Scatter, Window, take
+from reblock.engine.scatter import Scatter, Window
 from reblock.engine.shards import Shards, shards
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Index, Pass, Store, Sums, Traffic, Way
+from reblock.model import Index, Pass, Store, Sums, Way
 
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
@@ -112,22 +108,25 @@ class _Pipeline:
         self._flight = flight_bytes(sweep, view.layout, store.layout, depth, coders)
         self._region = Region(self._flight)
         fill = fill_scalar(view.store)
-        moves = _moves(view, store, fill, watch) if disk is None and native.library() else None
+        moves = compiled_moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
         fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype
         self._moves = moves if fits else None
         self._verbatim = is_verbatim(sweep, view, store)
         # What is between the stages of a codec is counted for so many units only.
         self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
-        self._units = (
-            Units(view, moves, self._decoding, verbatim=self._verbatim) if moves and view.layout.encoded else None
-        )
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth, self._coders = depth, coders
         self._together = together(sweep, view.layout, depth) if self._moves is not None else 1
+        if moves is not None:
+            self._pieces = (
+                Units(view, moves, self._decoding, verbatim=self._verbatim)
+                if view.layout.encoded
+                else Raw(view, moves, self._source, self._together)
+            )
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
@@ -182,7 +181,7 @@ class _Pipeline:
                 box = sweep.reads.box(index)
                 window = self._claims.window(box)
                 if self._moves is not None:
-                    self._start_rows(self._moves, box, window)
+                    self._start_rows(box, window)
                 else:
                     for visit in visits(self._view, box, self._full, PIECE_BYTES):
                         self._start(visit, window)
@@ -218,7 +217,7 @@ class _Pipeline:
                 self.measured.source += visit_traffic(visit)
             self._submit(self._read_piece, shared, piece, window)
 
-    def _start_rows(self, moves: native.Moves, box: Box, window: Window) -> None:
+    def _start_rows(self, box: Box, window: Window) -> None:
         """Dispatch the visits of a read box to units, many at a time."""
         positions, touches = rows.first_touches(window, self._view.layout, box)
         claimed = 0
@@ -234,13 +233,13 @@ class _Pipeline:
                 while claimed < touched:
                     # What was claimed can only become free if what goes there is on its way.
                     first = touches[claimed] - some.first
-                    self._send(moves, some, start, first, window)
+                    self._send(some, start, first, window)
                     start = max(start, first)
                     claimed += self._claims.claim(window, positions[claimed:touched], wait=True)
-                self._send(moves, some, start, stop, window)
+                self._send(some, start, stop, window)
                 start = stop
 
-    def _send(self, moves: native.Moves, some: rows.Rows, start: int, stop: int, window: Window) -> None:
+    def _send(self, some: rows.Rows, start: int, stop: int, window: Window) -> None:
         self._check()
         chosen = np.arange(start, stop)
         if self._finished:
@@ -248,9 +247,9 @@ class _Pipeline:
             chosen = chosen[list(wanted)]
         if chosen.size and self._shards is not None:
             self.measured.source += self._shards.traffic(some, chosen)
-            self._submit(self._read_shards, self._shards, moves, some, chosen, window)
+            self._submit(self._read_shards, self._shards, some, chosen, window)
         elif chosen.size:
-            self._submit(self._read_rows, moves, some, chosen, window)
+            self._submit(self._read_rows, some, chosen, window)
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
         while not self._queue.acquire(timeout=0.5):
@@ -295,57 +294,26 @@ class _Pipeline:
         slots: Staging = self._thread.staging
         return slots
 
-    def _read_rows(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
+    def _read_rows(self, some: rows.Rows, chosen: Ints, window: Window) -> None:
         """Many units, each in one piece; those out of the ordinary one by one."""
-        if self._units is None:
-            traffic = self._read_raw(moves, some, chosen, window)
-        else:
-            done = self._units(some, chosen, window, self._staging())
-            traffic = Traffic(len(chosen), len(chosen), len(chosen), done.bytes)
-            self._arrived(done.elements, done.complete, done.times)
-            self._read_odd(some, done.odd, window)
-        if self._shards is None:
-            with self._lock:
-                self.measured.source += traffic
+        done = self._pieces(some, chosen, window, self._staging())
+        with self._lock:
+            self.measured.missing_chunks += done.missing
+            if self._shards is None:
+                self.measured.source += done.traffic
+        self._arrived(done.elements, done.complete, done.times)
+        self._read_odd(some, done.odd, window)
 
-    def _read_shards(self, shards: Shards, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> None:
+    def _read_shards(self, shards: Shards, some: rows.Rows, chosen: Ints, window: Window) -> None:
         """The same where an index tells where units lie."""
         found, odd = shards(some, chosen)
-        self._read_rows(moves, found, np.arange(len(found.table)), window)
+        self._read_rows(found, np.arange(len(found.table)), window)
         self._read_odd(some, odd, window)
 
     def _read_odd(self, some: rows.Rows, odd: list[int], window: Window) -> None:
         for at in odd:
             for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
                 self._read_units(visit, window)
-
-    def _read_raw(self, moves: native.Moves, some: rows.Rows, chosen: Ints, window: Window) -> Traffic:
-        """Many raw pieces, through the compiled loop."""
-        table, files = np.ascontiguousarray(some.table[chosen]), some.files
-        result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
-        room, roots = round_up(some.bytes + 2 * PAGE_BYTES), self._view.store.roots
-        read = partial(moves.read, room=room, together=self._together)
-        staging = self._staging()("stored", room * self._together)
-        with ExitStack() as opened:
-
-            def follow(row: int, at: int) -> None:
-                """A link, or a file behind one: it is read if that does not lead outside."""
-                table[row, 0] = opened.enter_context(self._source.reader(files.names[at])).fileno()
-
-            for row, at in enumerate(chosen.tolist()):
-                if roots is not None and files.names[at] and not roots.allows(files.names[at]):
-                    follow(row, at)
-            while not read(window.native, table, files.paths, staging, result, completed):
-                at = int(chosen[result.row])
-                if result.error != errno.ELOOP or roots is None:
-                    raise_problem(self._view, files.objects[at], files.names[at], result)
-                follow(result.row, at)
-                result.error = 0
-        with self._lock:
-            self.measured.missing_chunks += result.missing
-        times = Times(read=result.io_ns / 1e9, scatter=result.scatter_ns / 1e9)
-        self._arrived(result.elements, take(window, completed, result.completed), times)
-        return Traffic(result.opens, result.runs, result.seeks, result.bytes)
 
     def _read_piece(self, shared: Shared, piece: Piece, window: Window) -> None:
         began = perf_counter()
@@ -461,19 +429,3 @@ def _begin(thread: local) -> None:
 def _writers() -> int:
     """Threads that encode and write: one per core, and some to wait for the device."""
     return max(cores(), _LEAST_WRITERS)
-
-
-def _moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:
-    """The compiled loop for this pass."""
-    return native.Moves(
-        shape=store.layout.shape,
-        dtype=store.layout.dtype,
-        source_order=view.layout.order,
-        target_order=store.layout.order,
-        fill=fill,
-        fills=view.fills,
-        direct=DIRECT_BYTES,
-        digest=watch.digest,
-        not_after=watch.not_after_ns,
-        flags=0 if view.store.roots is None else os.O_NOFOLLOW,
-    )

@@ -28,8 +28,8 @@ STEP_BYTES = 2 << 20
 _LEVEL, _CHECKSUM = 100, 201
 _CONTINUE, _END = 0, 2
 _HEADER, _MEMCPYED = struct.Struct("<BBBBIII"), 2
-#: Most that Blosc adds to a block: its start, and the lengths of at most 16 streams; and the least that it looks at.
-_ADDED_BYTES, _LEAST_BYTES = 4 + 4 * 16, 128
+#: Most that Blosc adds to a block: its start, and the lengths of at most 16 streams.
+_ADDED_BYTES = 4 + 4 * 16
 
 
 class _Behind:

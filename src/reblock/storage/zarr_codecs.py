@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import base64
 import bz2
-import json
 import lzma
 import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,12 +24,12 @@ import numpy as np
 from reblock.errors import CorruptError
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Flat, Scratch, fresh
-from reblock.storage import in_place
 from reblock.storage.checksums import SUM_BYTES, at_start, checksum
-from reblock.storage.in_place import append, by_turns
-from reblock.storage.shuffle import shuffle, unshuffle
-from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, check, config
-from reblock.storage.zlib_streams import Container, compress, decompress
+from reblock.storage.in_place import by_turns
+from reblock.storage.shuffle import unshuffle
+from reblock.storage.zarr_encoders import ENCODERS, Work
+from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, check, numcodec
+from reblock.storage.zlib_streams import Container, decompress
 
 #: Input and output of streaming decoders are cut into pieces of this size, so that no second copy is made.
 _PIECE_BYTES = 1 << 18
@@ -115,11 +113,10 @@ class Chain:
                 # Filters tell floats from integers by the array's type.
                 elements: Any = result.view(self.dtype) if result is data else result
                 with np.errstate(all="ignore"):
-                    result = np.ascontiguousarray(_numcodec(stage, self.dtype).encode(elements))
+                    result = np.ascontiguousarray(numcodec(stage, self.dtype).encode(elements))
             else:
-                result = _ENCODERS[stage.name](
-                    _Work(result.reshape(-1).view(np.uint8), room, by_turns(scratch, place), stage, self.dtype)
-                )
+                flat = result.reshape(-1).view(np.uint8)
+                result = ENCODERS[stage.name](Work(flat, room, by_turns(scratch, place), stage, self.dtype))
         return result.reshape(-1).view(np.uint8)
 
 
@@ -137,33 +134,6 @@ def trial(codec: Codec, dtype: np.dtype[Any]) -> None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-# ---------------------------------------------------------------- numcodecs
-#: Codecs by stage, which is kept so that its id stays its own, and size of an element.
-_MADE: dict[tuple[int, int], tuple[Stage, Any]] = {}
-_MANY_MADE = 256
-
-
-def _numcodec(stage: Stage, dtype: np.dtype[Any]) -> Any:
-    """The codec of a stage; one stage is asked for once per chunk."""
-    made = _MADE.get((id(stage), dtype.itemsize))
-    if made is None or made[0] is not stage:
-        if len(_MADE) >= _MANY_MADE:
-            _MADE.clear()
-        made = stage, _make(json.dumps(config(stage, dtype), sort_keys=True))
-        _MADE[id(stage), dtype.itemsize] = made
-    return made[1]
-
-
-@lru_cache(maxsize=_MANY_MADE)
-def _make(text: str) -> Any:
-    import numcodecs
-    import numcodecs.blosc
-
-    # Its own threads share one lock; the engine's threads do not. zarr-python sets the same.
-    numcodecs.blosc.use_threads = False
-    return numcodecs.get_codec(json.loads(text))
 
 
 # ---------------------------------------------------------------- decoders
@@ -184,7 +154,7 @@ class _Job:
 
     @property
     def codec(self) -> Any:
-        return _numcodec(self.stage, self.dtype)
+        return numcodec(self.stage, self.dtype)
 
     @property
     def width(self) -> int:
@@ -359,67 +329,4 @@ _DECODERS: dict[str, Callable[[_Job], Flat]] = {
     "base64": _unbase64,
     **dict.fromkeys(CHECKSUMS, _unchecksum),
     **dict.fromkeys(FILTERS, _unfilter),
-}
-
-
-# ---------------------------------------------------------------- encoders
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Bytes to encode."""
-
-    data: Flat
-    """What there is."""
-    room: Flat | None
-    """Memory for the result: that of the unit, in which the data lies, or which is free by now."""
-    scratch: Scratch
-    """Other memory."""
-    stage: Stage
-    """Which codec."""
-    dtype: np.dtype[Any]
-    """Type of the array's elements."""
-
-    def numcode(self) -> Flat:
-        """What numcodecs makes of it."""
-        return np.frombuffer(_numcodec(self.stage, self.dtype).encode(self.data), np.uint8)
-
-
-def _gzip(work: _Work) -> Flat:
-    return compress(work.data, work.stage.get("level"), Container.GZIP, work.room, work.scratch)
-
-
-def _zlib(work: _Work) -> Flat:
-    return compress(work.data, work.stage.get("level"), Container.ZLIB, work.room, work.scratch)
-
-
-def _zstd(work: _Work) -> Flat:
-    level, checksum = work.stage.get("level"), bool(work.stage.get("checksum"))
-    found = in_place.zstd(work.data, work.room, work.scratch, level, checksum=checksum)
-    return work.numcode() if found is None else found
-
-
-def _blosc(work: _Work) -> Flat:
-    settings = config(work.stage, work.dtype)
-    named = in_place.Blosc(**{name: settings[name] for name in in_place.Blosc._fields})
-    found = in_place.blosc(work.data, work.room, work.scratch, named)
-    return work.numcode() if found is None else found
-
-
-def _shuffle(work: _Work) -> Flat:
-    size = work.data.size
-    return shuffle(work.data, work.stage.get("elementsize", work.dtype.itemsize), work.scratch("planes", size)[:size])
-
-
-def _checksum(work: _Work) -> Flat:
-    added = np.frombuffer(checksum(work.stage, work.data).to_bytes(SUM_BYTES, "little"), np.uint8)
-    return np.concatenate([added, work.data]) if at_start(work.stage) else append(work.data, added, work.room)
-
-
-_ENCODERS: dict[str, Callable[[_Work], Flat]] = {
-    **dict.fromkeys(("lz4", "bz2", "lzma", "base64"), _Work.numcode),
-    **dict.fromkeys(CHECKSUMS, _checksum),
-    "blosc": _blosc,
-    "zstd": _zstd,
-    "gzip": _gzip,
-    "zlib": _zlib,
-    "shuffle": _shuffle,
 }

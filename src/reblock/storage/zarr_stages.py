@@ -5,8 +5,10 @@ Whatever is not listed here is refused by name: stored metadata must not choose 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -273,3 +275,30 @@ def lossless(stage: Stage, dtype: np.dtype[Any]) -> bool:
     if stage.name == "packbits":
         return dtype.kind == "b"
     return stage.name not in FILTERS
+
+
+# ---------------------------------------------------------------- numcodecs
+#: Codecs by stage, which is kept so that its id stays its own, and size of an element.
+_MADE: dict[tuple[int, int], tuple[Stage, Any]] = {}
+_MANY_MADE = 256
+
+
+def numcodec(stage: Stage, dtype: np.dtype[Any]) -> Any:
+    """The codec of a stage; one stage is asked for once per chunk."""
+    made = _MADE.get((id(stage), dtype.itemsize))
+    if made is None or made[0] is not stage:
+        if len(_MADE) >= _MANY_MADE:
+            _MADE.clear()
+        made = stage, _make(json.dumps(config(stage, dtype), sort_keys=True))
+        _MADE[id(stage), dtype.itemsize] = made
+    return made[1]
+
+
+@lru_cache(maxsize=_MANY_MADE)
+def _make(text: str) -> Any:
+    import numcodecs
+    import numcodecs.blosc
+
+    # Its own threads share one lock; the engine's threads do not. zarr-python sets the same.
+    numcodecs.blosc.use_threads = False
+    return numcodecs.get_codec(json.loads(text))
