@@ -89,11 +89,11 @@ def test_memory_is_counted_for_all_that_are_read_together(source: Path) -> None:
     layouts = problem.source, problem.target
     many = together(plan.passes[0], layouts[0], plan.depth)
     assert many == 8
-    assert flight_bytes(plan.passes[0], *layouts, plan.depth) == many * readers(layouts[0], plan.depth, 1, many) * (
-        64 << 10
-    )
-    # Where memory is short they are single ones.
+    units = many * readers(layouts[0], plan.depth, 1, many)
+    assert flight_bytes(plan.passes[0], *layouts, plan.depth) == units * (64 << 10)
+    # Where memory is short they are single ones, and leave it to boxes that wait to be written.
     assert flight_bytes(plan.passes[0], *layouts, 8) == 8 * (64 << 10)
+    assert reblock.plan(source, source.parent / "target.zarr", chunks=AFTER, memory="5MiB").plan.depth == 8
 
 
 def in_child(source: Path, target: Path, expected: np.ndarray) -> None:
