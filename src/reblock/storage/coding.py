@@ -35,12 +35,12 @@ _OURS = frozenset({"gzip", "zlib", "zstd", "blosc", "shuffle"}) | _COPIED | CHEC
 
 def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: int | None = None) -> Coding | None:
     """What the units of an array take, or the objects that hold several of them; None where nothing is encoded."""
-    if not codec and object_bytes is None:
+    if not codec:
         return None
     decoding = _decoding_bytes(codec, dtype, unit_bytes)
     if object_bytes is not None:
         # A chunk of a shard, gathered and encoded, beside the chunks before it.
-        one = unit_bytes + (_encoding_bytes(codec, dtype, unit_bytes) if codec else 0)
+        one = unit_bytes + _encoding_bytes(codec, dtype, unit_bytes)
         return Coding(decoding, most_stored_bytes(object_bytes) + one)
     if not is_in_place(codec, unit_bytes):
         return Coding(decoding, _encoding_bytes(codec, dtype, unit_bytes))

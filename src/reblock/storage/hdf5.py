@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import CorruptError, ReblockError, StorageError, TargetExistsError
+from reblock.errors import CorruptError, StorageError, TargetExistsError
 from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
@@ -33,15 +33,15 @@ from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, Way, 
 from reblock.storage.attributes import DIGEST
 from reblock.storage.coding import coding
 from reblock.storage.files import sync
-from reblock.storage.hdf5_adapt import adapt_schema, is_whole
-from reblock.storage.hdf5_file import failures, library, open_file, parts_of, resolve, signature_offset
+from reblock.storage.hdf5_adapt import adapt_schema
+from reblock.storage.hdf5_create import create_dataset
+from reblock.storage.hdf5_file import failures, open_file, parts_of, resolve, signature_offset
 from reblock.storage.hdf5_filters import (
     decode,
     encode,
     is_ours,
     name_encoding,
     pipeline_of,
-    set_filters,
 )
 from reblock.storage.hdf5_foreign import Foreign, find
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
@@ -357,7 +357,7 @@ class Hdf5Format:
             try:
                 with telling(lambda: shadow):
                     file = open_file(path, "x") if shadow is None else open_shadow(shadow)
-                    stored = _create(file, name, schema)
+                    stored = create_dataset(file, name, schema)
                 if shadow is None:
                     # The engine writes into the file: HDF5 must be done with it.
                     file.close()
@@ -425,37 +425,6 @@ def _check_same(found: Hdf5Store, schema: Schema) -> None:
     )
     if found.layout != _layout(schema) or wanted != there:
         raise CorruptError(f"{found.location} is not the dataset that was being written")
-
-
-def _create(file: Any, name: str, schema: Schema) -> Stored:
-    h5py = library()
-    pipeline = pipeline_of(schema.codec, schema.dtype.itemsize)
-    chunked = bool(pipeline) or not is_whole(schema.shape, schema.chunks)
-    dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    # The same run twice gives the same file.
-    dcpl.set_obj_track_times(False)
-    if schema.fill_value is not None:
-        dcpl.set_fill_value(np.asarray(schema.fill_value, schema.dtype))
-    if chunked:
-        dcpl.set_chunk(schema.chunks)
-    set_filters(dcpl, pipeline)
-    if not pipeline:
-        dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        # Every element is written once, by the engine.
-        dcpl.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    space = h5py.h5s.create_simple(schema.shape) if schema.shape else h5py.h5s.create(h5py.h5s.SCALAR)
-    kind = h5py.h5t.py_create(schema.dtype, logical=True)
-    dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, dcpl))
-    parent, _, last = name.rpartition("/")
-    # Groups made here have no times of creation; those that HDF5 makes on the way would.
-    (file.require_group(parent) if parent else file)[last] = dataset
-    write_attributes(dataset, schema.attributes)
-    for dim, label in zip(dataset.dims, schema.axes or (), strict=False):
-        dim.label = label
-    offset = None if chunked else dataset.id.get_offset()
-    if offset is None and not chunked and 0 not in schema.shape:
-        raise ReblockError(f"HDF5 did not allocate {name} at its creation")
-    return Stored(chunked=chunked, offset=offset, pipeline=pipeline, direct=is_ours(pipeline))
 
 
 FORMAT = Hdf5Format()

@@ -35,9 +35,7 @@ def by_chunk(meta: Meta) -> Meta:
     layout = meta.layout
     if meta.shard is None or meta.chain:
         return meta
-    return replace(
-        meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects, coding=None)
-    )
+    return replace(meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects))
 
 
 def per_shard(shard: Shard) -> tuple[int, ...]:
