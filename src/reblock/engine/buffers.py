@@ -50,7 +50,8 @@ class Memory:
     __slots__ = ("at", "flat", "record", "release", "room", "slabs", "start")
 
     def __init__(self, size: int, room: Flat, release: Release) -> None:
-        self.flat = flat = room[:size]
+        # Very many small ones have no room behind them, and no second array.
+        self.flat = flat = room if room.size == size else room[:size]
         """The bytes."""
         self.room = room
         """The same, and what is free behind them."""
