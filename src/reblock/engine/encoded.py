@@ -14,7 +14,7 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
-from reblock.engine.reading import Decoding, Staging, corrupt
+from reblock.engine.reading import Decoding, corrupt
 from reblock.engine.report import Times
 from reblock.engine.rows import Files, Rows
 from reblock.engine.scatter import Window, take
@@ -60,7 +60,7 @@ class Units:
         self._direct = view.layout.unit_bytes >= DIRECT_BYTES
         self._decoder = None if verbatim else native.decoder(view.store.decoder)
 
-    def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
+    def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """Read, decode and scatter some rows."""
         if self._decoder is not None:
             return self._compiled(self._decoder, some, chosen, window, staging)
@@ -87,7 +87,7 @@ class Units:
             elements += count
         return done._replace(elements=elements)
 
-    def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
+    def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """The same without the interpreter."""
         result, completed = native.Result(), np.empty(len(window.numbers) or 1, np.int64)
         table = np.ascontiguousarray(some.table[chosen])
@@ -108,7 +108,7 @@ class Units:
         roots = self._view.store.roots
         return bool(path) and (roots is None or roots.allows(path))
 
-    def _fetch(self, some: Rows, at: int, staging: Staging) -> Flat | None:
+    def _fetch(self, some: Rows, at: int, staging: Scratch) -> Flat | None:
         if not self._allows(some.files.names[at]):
             return None
         row = native.address(some.table) + at * some.table.strides[0]

@@ -12,14 +12,14 @@ import numpy as np
 from reblock.engine import native
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, round_up
 from reblock.engine.encoded import Done
-from reblock.engine.reading import Staging, raise_problem
+from reblock.engine.reading import raise_problem
 from reblock.engine.report import Times
 from reblock.engine.rows import Rows
 from reblock.engine.scatter import Window, take
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.geometry.axis import Ints
-from reblock.model import Store, Traffic
+from reblock.model import Scratch, Store, Traffic
 
 
 class Raw:
@@ -29,7 +29,7 @@ class Raw:
         """So many are read together."""
         self._view, self._moves, self._disk, self._together = view, moves, disk, together
 
-    def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Staging) -> Done:
+    def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """Read and scatter some rows."""
         table, files = np.ascontiguousarray(some.table[chosen]), some.files
         result, completed = native.Result(), np.empty(len(window.numbers), np.int64)

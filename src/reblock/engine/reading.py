@@ -26,8 +26,6 @@ from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
 from reblock.model import Access, Extent, Flat, Index, Layout, Scratch, Way, fresh
 
-#: Gives a flat buffer of at least that many bytes, the same one for the same slot: slot, size.
-Staging = Callable[[str, int], Flat]
 #: Gives who decodes a unit the memory for what is between the stages of its codec.
 Decoding = Callable[[], AbstractContextManager[Scratch]]
 
@@ -190,7 +188,7 @@ def _is_large(visit: Visit) -> bool:
     return visit.runs == 1 and first.length * visit.view.layout.itemsize >= DIRECT_BYTES
 
 
-def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, staging: Staging) -> Loaded:
+def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, staging: Scratch) -> Loaded:
     """One piece of a raw object."""
     if opened is None or piece.offsets is None:
         return Loaded(piece.box, piece.wanted, None)
@@ -259,7 +257,7 @@ class Shared:
 def read_units(
     visit: Visit,
     disk: Disk,
-    staging: Staging,
+    staging: Scratch,
     times: Times | None = None,
     decoding: Decoding | None = None,
 ) -> Iterator[Loaded]:
@@ -303,7 +301,7 @@ def _unit(
     piece: Piece,
     extent: Extent,
     files: _Files,
-    staging: Staging,
+    staging: Scratch,
     times: Times,
     decoding: Decoding,
 ) -> Loaded:
@@ -327,7 +325,7 @@ def _unit(
     return Loaded(piece.box, piece.wanted, shaped(out, piece.box, layout), None if extent.mask else data)
 
 
-def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Staging, slot: str) -> Flat:
+def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Scratch, slot: str) -> Flat:
     """The bytes of an extent, checked against the file's size and against what a unit may take."""
     handle = files.open(extent.path)
     size = handle.size()

@@ -234,10 +234,8 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     if before.plan is None or before.cost is None:
         return before
     sides = before.plan.sides(problem.source, problem.target)
-    half, flight = (
-        problem.memory_bytes // 2,
-        max(flight_bytes(*side, before.plan.depth, before.plan.coders) for side in sides),
-    )
+    flight = max(flight_bytes(*side, before.plan.depth, before.plan.coders) for side in sides)
+    half = problem.memory_bytes // 2
     found, seconds = before, before.cost.seconds
     for budget in (half, half + flight):
         with suppress(Refused):

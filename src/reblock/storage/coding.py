@@ -27,6 +27,7 @@ _LZMA_DECODE_MIB = (1, 2, 3, 5, 5, 9, 9, 17, 33, 65)
 _BZ2_ENCODE_MIB, _BZ2_DECODE_MIB = 8, 4
 #: And for blocks of Blosc, and tables of zstd for one of them, by level from 1 on.
 _BLOSC_MIB, _BLOSC_ZSTD_MIB = 4, (2, 3, 4, 5, 5, 12, 12, 12, 27)
+#: Tables that are smaller are not worth counting.
 _LITTLE_BYTES = 1 << 20
 #: Stages whose results are copied once more, and all that are not left to HDF5.
 _COPIED = frozenset({"lz4", "bz2", "lzma", "base64"})

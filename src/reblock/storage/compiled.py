@@ -68,6 +68,12 @@ def library(module: str) -> Any:
     return found
 
 
+def address(module: str, function: str) -> int:
+    """Where a function of a module is; AttributeError, ImportError, OSError or TypeError where there is none."""
+    found = getattr(ctypes.CDLL(import_module(module).__file__), function)
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
 def memory(data: Flat) -> tuple[int, int]:
     """Address and size, as most of the functions take them."""
     return data.ctypes.data, data.size

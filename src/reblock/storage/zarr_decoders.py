@@ -6,12 +6,11 @@ there is no such decoder, and chunks are decoded through numcodecs' Python funct
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
-from importlib import import_module
 
 from reblock.model.codec import Codec
 from reblock.model.store import Decoder
+from reblock.storage.compiled import address
 
 #: By codec: numcodecs' module, the function that decodes, and the one that tells the size.
 _FUNCTIONS = {
@@ -31,11 +30,6 @@ def _find(name: str) -> Decoder | None:
         return None
     module, *functions = _FUNCTIONS[name]
     try:
-        library = ctypes.CDLL(import_module(module).__file__)
-        return Decoder(name, *(_address(library, function) for function in functions))
+        return Decoder(name, *(address(module, function) if function else 0 for function in functions))
     except (AttributeError, OSError, TypeError):
         return None
-
-
-def _address(library: ctypes.CDLL, function: str) -> int:
-    return ctypes.cast(getattr(library, function), ctypes.c_void_p).value or 0 if function else 0

@@ -297,7 +297,7 @@ class FormatContract(UnfinishedContract):
             if store.writes is Way.BOX:
                 pytest.skip(f"{store.format} encodes itself")
             flat = unit_bytes(store.layout, noise((9, 7), store.layout.dtype))
-            memory = np.concatenate([flat, np.full(2 * flat.size, 165, np.uint8)])
+            memory = np.concatenate([flat, np.full(9999, 165, np.uint8)])
             room = memory[: flat.size + 999]
             stored, back = store.encode(room[: flat.size], room).copy(), np.zeros_like(flat)
             store.decode(stored.data, Extent("", 0, stored.size), back)
