@@ -98,18 +98,35 @@ def test_a_codec_takes_what_is_counted(text: str, dtype: str, size: int) -> None
 
 def test_large_units_are_encoded_in_place() -> None:
     f4 = np.dtype("<f4")
-    for text in ("zstd:3", "blosc:zstd:3", "shuffle+gzip:4", "shuffle+zlib:4+fletcher32", "zstd:1+crc32c"):
+    for text in ("zstd:3", "blosc:zstd:3", "gzip:4", "shuffle+gzip:4", "shuffle+zlib:4+fletcher32", "zstd:1+crc32c"):
         small, large = (coding(Codec.parse(text), f4, size) for size in (LARGE_BYTES - 4, LARGE_BYTES))
         assert small is not None
         assert large is not None
         assert (small.in_place, large.in_place) == (False, True)
         assert small.encoding_bytes >= most_stored_bytes(LARGE_BYTES - 4)
         assert large.encoding_bytes < small.encoding_bytes
-    for text in ("gzip:4", "lz4", "shuffle", "blosc:zstd:0", "crc32c+zstd:1", DELTA):
+    for text in ("lz4", "shuffle", "blosc:zstd:0", "crc32c+zstd:1", DELTA):
         found = coding(Codec.parse(text), f4, LARGE_BYTES)
         assert found is not None
         assert not found.in_place
     assert coding(Codec(), f4, LARGE_BYTES) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "in_place"),
+    [
+        ("zstd:3", 64 << 10, True),
+        ("shuffle+gzip:4+crc32c", 1 << 20, True),
+        ("zstd:3", 4096, False),
+        ("lz4", 1 << 20, False),
+    ],
+)
+def test_so_are_shards_of_units_that_are_not_small(text: str, unit: int, in_place: bool) -> None:
+    few, many = (coding(Codec.parse(text), np.dtype("<f4"), unit, 2 * LARGE_BYTES, rows) for rows in (1, 16))
+    assert few is not None
+    assert many is not None
+    assert few.in_place is many.in_place is in_place
+    assert in_place == (many.encoding_bytes < few.encoding_bytes // 4)
 
 
 def test_what_compressors_keep_for_themselves_counts() -> None:

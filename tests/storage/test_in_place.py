@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
 import numcodecs
 import numpy as np
 import pytest
+import zarr
 
+import reblock
+from reblock.model import Schema
 from reblock.model.codec import Codec
 from reblock.model.store import fresh
-from reblock.storage import compiled, in_place
+from reblock.storage import compiled, in_place, zarr_shards
 from reblock.storage.hdf5_filters import decode, encode, pipeline_of
 from reblock.storage.in_place import STEP_BYTES, Blosc
 from reblock.storage.zarr_codecs import Chain
+from reblock.storage.zarr_schema import describe
 from reblock.testing.arrays import Array, same_bits
 
 RNG = np.random.default_rng(11)
@@ -33,6 +42,7 @@ CASES: dict[str, Array] = {
 }
 EVERY_CASE = pytest.mark.parametrize("name", CASES)
 CODECS = (
+    "gzip:1",
     "zstd:1",
     "zstd:-3",
     "blosc:lz4:1",
@@ -65,8 +75,9 @@ def test_what_is_stored_takes_the_place_of_the_elements(name: str, text: str) ->
 
 
 @EVERY_CASE
-def test_so_it_does_for_hdf5(name: str) -> None:
-    pipeline = pipeline_of(Codec.parse("shuffle+gzip:1+fletcher32"), 4)
+@pytest.mark.parametrize("text", ["gzip:1", "shuffle+gzip:1+fletcher32"])
+def test_so_it_does_for_hdf5(name: str, text: str) -> None:
+    pipeline = pipeline_of(Codec.parse(text), 4)
     data, room, memory = with_room(CASES[name])
     stored = encode(data, pipeline, room)
     assert stored.ctypes.data == room.ctypes.data
@@ -74,6 +85,46 @@ def test_so_it_does_for_hdf5(name: str) -> None:
     back = np.zeros_like(CASES[name])
     decode(stored.data, pipeline, 0, back)
     assert same_bits(back, CASES[name])
+
+
+SHARD = (8, 512, 1024)
+
+
+@EVERY_CASE
+@pytest.mark.parametrize("text", ["zstd:1", "shuffle+gzip:1+crc32c", "blosc:lz4:1"])
+@pytest.mark.parametrize("at_start", [False, True])
+@pytest.mark.parametrize(("chunk", "order"), [((2, 128, 64), (0, 1, 2)), ((8, 64, 32), (1, 2, 0))])
+def test_a_shard_takes_the_place_of_its_elements(
+    name: str, text: str, at_start: bool, chunk: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    schema = Schema(SHARD, np.dtype("<f4"), chunk, SHARD, order, Codec.parse(text))
+    meta = describe(schema, 3)
+    assert meta.layout.in_place
+    assert meta.shard is not None
+    shard = replace(meta.shard, at_start=at_start)
+    data, room, memory = with_room(CASES[name][: prod(SHARD) * 4])
+    beside = zarr_shards.encode(meta, shard, data, None, fresh).copy()
+    stored = zarr_shards.encode(meta, shard, data, room, fresh)
+    assert stored.ctypes.data == room.ctypes.data
+    assert same_bits(stored, beside)
+    assert (memory[room.size :] == GUARD).all()
+
+
+@pytest.mark.parametrize("text", ["zstd:1", "blosc:zstd:1", "gzip:1"])
+@pytest.mark.parametrize("transpose", [None, (2, 0, 1)])
+def test_zarr_python_reads_shards_that_were_made_in_place(
+    text: str, transpose: tuple[int, ...] | None, tmp_path: Path
+) -> None:
+    """Some that stick out of the array, and some that do not compress."""
+    data = np.cumsum(RNG.standard_normal((140, 160, 400)), 0).astype("<f4")
+    data[:70] = RNG.integers(0, 1 << 32, data[:70].shape, np.uint32).view("<f4")
+    np.save(tmp_path / "a.npy", data)
+    shapes: Any = {"chunks": (32, 64, 64), "shards": (128, 128, 256)}
+    assert describe(Schema(data.shape, data.dtype, **shapes, codec=Codec.parse(text)), 3).layout.in_place
+    reblock.repartition(tmp_path / "a.npy", tmp_path / "b.zarr", codec=text, transpose=transpose, **shapes)
+    array: Any = zarr.open_array(tmp_path / "b.zarr", mode="r")
+    assert (array.chunks, array.shards) == (shapes["chunks"], shapes["shards"])
+    assert same_bits(array[...], data if transpose is None else np.ascontiguousarray(data.transpose(transpose)))
 
 
 @pytest.mark.parametrize("typesize", [1, 3, 4, 8, 17])

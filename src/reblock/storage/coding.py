@@ -4,6 +4,7 @@ Stages hand over to each other, so at most two results are there at a time besid
 
     decoding    stored ─ gzip ─→ planes ─ shuffle ─→ elements              a copy between
     encoding    elements ─ shuffle ─→ planes ─ gzip ─→ where elements were   the same
+    a shard     elements ─→ a row of units ─ unit after unit ─→ where elements were   the row, and a unit
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from reblock.storage.zarr_stages import CHECKSUMS, FILTERS
 
 #: From this size on units are encoded in their own memory, where that is possible.
 LARGE_BYTES = 16 << 20
+#: The same for shards, if their units are so large that headers are no part of them worth mentioning.
+_LARGE_UNIT_BYTES = 64 << 10
 #: Bytes that compressors and decompressors need for themselves, by preset of lzma (0 to 9) and block size of bz2.
 _LZMA_ENCODE_MIB = (4, 10, 18, 33, 49, 95, 95, 187, 371, 675)
 _LZMA_DECODE_MIB = (1, 2, 3, 5, 5, 9, 9, 17, 33, 65)
@@ -34,38 +37,52 @@ _COPIED = frozenset({"lz4", "bz2", "lzma", "base64"})
 _OURS = frozenset({"gzip", "zlib", "zstd", "blosc", "shuffle"}) | _COPIED | CHECKSUMS | FILTERS.keys()
 
 
-def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: int | None = None) -> Coding | None:
-    """What the units of an array take, or the objects that hold several of them; None where nothing is encoded."""
+def coding(
+    codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: int | None = None, rows: int = 1
+) -> Coding | None:
+    """What the units of an array take, or objects that hold rows of them; None where nothing is encoded."""
     if not codec:
         return None
     decoding = _decoding_bytes(codec, dtype, unit_bytes)
+    beside = _encoding_bytes(codec, dtype, unit_bytes)
     if object_bytes is not None:
-        # A chunk of a shard, gathered and encoded, beside the chunks before it.
-        one = unit_bytes + _encoding_bytes(codec, dtype, unit_bytes)
-        return Coding(decoding, most_stored_bytes(object_bytes) + one)
+        # A unit of a shard, gathered and encoded.
+        one = unit_bytes + beside
+        if object_bytes < LARGE_BYTES or unit_bytes < _LARGE_UNIT_BYTES or not _compressor(codec):
+            return Coding(decoding, most_stored_bytes(object_bytes) + one)
+        waiting = most_stored_bytes(unit_bytes) + object_bytes // 64
+        return Coding(decoding, object_bytes // rows + waiting + one, in_place=True)
     if not is_in_place(codec, unit_bytes):
-        return Coding(decoding, _encoding_bytes(codec, dtype, unit_bytes))
-    # Two groups of Blosc's blocks twice, or a step of zstd; and what does not compress waits.
-    steps = 4 if codec.stages[0].name == "blosc" else 1
-    scratch = unit_bytes if codec.stages[0].name == "shuffle" else steps * STEP_BYTES + unit_bytes // 64
+        return Coding(decoding, beside)
+    first, scratch = codec.stages[0].name, unit_bytes
+    if first in ("zstd", "blosc"):
+        # A step of zstd, or two groups of Blosc's blocks twice; and what does not compress waits.
+        scratch = (1 if first == "zstd" else 4) * STEP_BYTES + unit_bytes // 64
     return Coding(decoding, scratch + _state_bytes(codec, unit_bytes, in_place=True), in_place=True)
 
 
 def is_in_place(codec: Codec, unit_bytes: int) -> bool:
-    """Whether units are encoded in their own memory: regrouped elsewhere and compressed back, or step by step."""
-    names = [stage.name for stage in codec.stages]
-    while names and names[-1] in CHECKSUMS and codec.stages[len(names) - 1].get("location", "end") == "end":
-        names.pop()
-    if unit_bytes < LARGE_BYTES or not names or names[-1] not in ("gzip", "zlib", "zstd", "blosc"):
+    """Whether units are encoded in their own memory: step by step, or copied or regrouped and compressed back."""
+    compressor = _compressor(codec)
+    if unit_bytes < LARGE_BYTES or compressor is None:
         return False
-    last = codec.stages[len(names) - 1]
-    if names == ["blosc"]:
-        # Blocks that are set may be too small for what is added to them, or too large for a step.
-        plain = last.get("level", 0) > 0 and not last.get("blocksize", 0)
-        return plain and unit_bytes < 1 << 30 and _has("numcodecs.blosc")
-    if names in (["zstd"], ["shuffle", "zstd"]):
+    if compressor.name == "zstd":
         return _has("numcodecs.zstd")
-    return names == ["shuffle", last.name] and (last.name != "blosc" or _has("numcodecs.blosc"))
+    if compressor.name == "blosc" and compressor is codec.stages[0]:
+        # Blocks that are set may be too small for what is added to them, or too large for a step.
+        plain = compressor.get("level", 0) > 0 and not compressor.get("blocksize", 0)
+        return plain and unit_bytes < 1 << 30 and _has("numcodecs.blosc")
+    return compressor.name != "blosc" or _has("numcodecs.blosc")
+
+
+def _compressor(codec: Codec) -> Stage | None:
+    """What compresses the elements, regrouped or as they are, and makes them hardly longer if they do not compress."""
+    stages = list(codec.stages)
+    while stages and stages[-1].name in CHECKSUMS and stages[-1].get("location", "end") == "end":
+        stages.pop()
+    if stages and stages[0].name == "shuffle":
+        stages.pop(0)
+    return stages[0] if len(stages) == 1 and stages[0].name in ("gzip", "zlib", "zstd", "blosc") else None
 
 
 def _has(module: str) -> bool:

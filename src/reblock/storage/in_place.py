@@ -32,12 +32,12 @@ _HEADER, _MEMCPYED = struct.Struct("<BBBBIII"), 2
 _ADDED_BYTES = 4 + 4 * 16
 
 
-class _Behind:
+class Behind:
     """Encoded bytes on their way to the place of elements."""
 
-    def __init__(self, room: Flat, more: int, scratch: Scratch) -> None:
-        """They get ahead of what was read by a step and `more` bytes at the most."""
-        self._room, self._waiting = room, scratch("behind", STEP_BYTES + more)
+    def __init__(self, room: Flat, ahead: int, scratch: Scratch) -> None:
+        """They get ahead of what was read by so many bytes at the most."""
+        self._room, self._waiting = room, scratch("behind", ahead)
         self._held = self._done = 0
 
     @property
@@ -54,15 +54,29 @@ class _Behind:
         self._held -= moved
         self._waiting[: self._held] = self._waiting[moved : moved + self._held]
 
-    def end(self) -> int:
-        """All was read: how many encoded bytes there are."""
+    def put(self, some: Flat, read: int) -> None:
+        """The same for bytes that were made elsewhere."""
+        self.free[: some.size] = some
+        self.add(some.size, read)
+
+    def end(self) -> Flat:
+        """All was read: what is encoded."""
         self.add(0, self._room.size)
-        return self._done
+        if self._held:
+            raise RuntimeError(f"{self._held:,} bytes more than {self._room.size:,} of room")
+        return self._room[: self._done]
 
 
 def by_turns(scratch: Scratch, place: int) -> Scratch:
     """Scratch memory for a stage of a codec, other than that of the stages before and after it."""
     return lambda name, size: scratch(f"{name} {place % 2}", size)
+
+
+def moved(data: Flat, to: Flat) -> Flat:
+    """A copy in scratch memory, so that what was there can be written over."""
+    to = to[: data.size]
+    to[:] = data
+    return to
 
 
 def append(data: Flat, more: Flat, room: Flat | None) -> Flat:
@@ -93,13 +107,13 @@ def zstd(data: Flat, room: Flat | None, scratch: Scratch, level: int, *, checksu
             _right(functions, functions.ZSTD_CCtx_setParameter(machine, setting, value))
         if room.ctypes.data != data.ctypes.data:
             return room[: _right(functions, functions.ZSTD_compress2(machine, *memory(room), *memory(data)))]
-        return room[: _zstd_in_place(functions, machine, data, room, scratch)]
+        return _zstd_in_place(functions, machine, data, room, scratch)
     finally:
         functions.ZSTD_freeCCtx(machine)
 
 
-def _zstd_in_place(functions: Any, machine: int, data: Flat, room: Flat, scratch: Scratch) -> int:
-    behind = _Behind(room, room.size - data.size, scratch)
+def _zstd_in_place(functions: Any, machine: int, data: Flat, room: Flat, scratch: Scratch) -> Flat:
+    behind = Behind(room, STEP_BYTES + room.size - data.size, scratch)
     _right(functions, functions.ZSTD_CCtx_setPledgedSrcSize(machine, data.size))
     given, left = Part(data.ctypes.data, 0, 0), 1
     while left or given.used < data.size:
@@ -164,7 +178,7 @@ def _blosc_in_place(functions: Any, data: Flat, room: Flat, scratch: Scratch, se
         return None
     group, starts, end = STEP_BYTES // block * block, np.empty(blocks, "<u4"), _HEADER.size + 4 * blocks
     # What is no whole group goes with the last one.
-    behind, out = _Behind(room, STEP_BYTES + added, scratch), scratch("group", 2 * STEP_BYTES + added)
+    behind, out = Behind(room, 2 * STEP_BYTES + added, scratch), scratch("group", 2 * STEP_BYTES + added)
     behind.add(end, 0)
     for start in range(0, size // group * group, group):
         stop = size if size - start < 2 * group else start + group
@@ -172,11 +186,10 @@ def _blosc_in_place(functions: Any, data: Flat, room: Flat, scratch: Scratch, se
         one, many = start // block, -(-(stop - start) // block)
         head = _HEADER.size + 4 * many
         starts[one : one + many] = made[_HEADER.size : head].view("<u4") + (end - head)
-        behind.free[: made.size - head] = made[head:]
-        behind.add(made.size - head, stop)
+        behind.put(made[head:], stop)
         end += made.size - head
-    behind.end()
+    made = behind.end()
     header = _HEADER.pack(version, coder, flags, settings.typesize, size, block, end)
-    room[: _HEADER.size] = np.frombuffer(header, np.uint8)
-    room[_HEADER.size : _HEADER.size + 4 * blocks] = starts.view(np.uint8)
-    return room[:end]
+    made[: _HEADER.size] = np.frombuffer(header, np.uint8)
+    made[_HEADER.size : _HEADER.size + 4 * blocks] = starts.view(np.uint8)
+    return made

@@ -202,7 +202,7 @@ class ZarrStore(ByExtent):
 
     def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
         if self.layout.indexed and self.meta.shard is not None:
-            return zarr_shards.encode(self.meta, self.meta.shard, data, scratch)
+            return zarr_shards.encode(self.meta, self.meta.shard, data, room, scratch)
         return self.meta.chain.encode(data, room, scratch)
 
     # ---------------------------------------------------------------- life

@@ -102,8 +102,10 @@ def _layout(schema: Schema) -> Layout:
         partial_writes=False,
         indexed=schema.shards is not None,
     )
-    whole = None if schema.shards is None else layout.object_bytes
-    return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes, whole))
+    if schema.shards is None:
+        return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes))
+    rows = prod(max(schema.shards[axis] // int(schema.chunks[axis]), 1) for axis in schema.order[:1])  # type: ignore[arg-type]
+    return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes, layout.object_bytes, rows))
 
 
 def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -> Chain:

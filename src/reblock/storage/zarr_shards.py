@@ -1,6 +1,7 @@
 """Shards: how the chunks of a zarr array lie together in files, and how they are found and placed there.
 
-Encoded chunks have lengths that nobody knows before, so a new shard of them is made in memory and written at once.
+Encoded chunks have lengths that nobody knows before, so a new shard of them is made in memory, where its elements were
+if it is large, and written at once.
 Raw chunks all have one length: in a new array each has its place in the file from the start, is written there when it
 is complete, and memory never holds a shard ::
 
@@ -24,6 +25,7 @@ from reblock.errors import CorruptError
 from reblock.geometry import Grid
 from reblock.model.layout import most_stored_bytes
 from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
+from reblock.storage.in_place import Behind, moved
 from reblock.storage.zarr_meta import Meta, Shard
 from reblock.storage.zarr_nested import ABSENT
 
@@ -63,39 +65,65 @@ def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
 
 
 # ---------------------------------------------------------------- writing, a shard at once
-def encode(meta: Meta, shard: Shard, data: Flat, scratch: Scratch) -> Flat:
-    """Every chunk in the order of the index, none left out: which are fill only their bits can say."""
-    order, counts = meta.layout.order, per_shard(shard)
-    lengths = [int(meta.schema.chunks[axis]) for axis in order]  # type: ignore[arg-type]
-    sides = [counts[axis] * length for axis, length in zip(order, lengths, strict=True)]
-    whole: npt.NDArray[Any] = data.view(meta.layout.dtype).reshape(sides)
-    table = np.empty((*shard.counts, 2), np.uint64)
-    unit = scratch("unit", meta.layout.unit_bytes)[: meta.layout.unit_bytes]
-    elements = unit.view(meta.layout.dtype).reshape(lengths)
-    out, end = scratch("shard", most_stored_bytes(data.size) + shard.index_bytes), 0
+def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scratch) -> Flat:
+    """Every chunk in the order of memory, none left out: which are fill only their bits can say.
+
+    With `room`, which begins with the elements and goes on, the shard takes their place, one row of chunks after the
+    other; else it is made in scratch memory.
+    """
+    layout, counts = meta.layout, [per_shard(shard)[axis] for axis in meta.layout.order]
+    lengths = [int(meta.schema.chunks[axis]) for axis in layout.order]  # type: ignore[arg-type]
+    sides = lengths[:1] + [count * length for count, length in zip(counts[1:], lengths[1:], strict=True)]
+    unit = scratch("unit", layout.unit_bytes)[: layout.unit_bytes]
+    elements, spans = unit.view(layout.dtype).reshape(lengths), []
+    made = _Beside(data.size, scratch) if room is None else _in_place(data, room, unit.size, scratch)
+    end = shard.index_bytes if shard.at_start else 0
+    made.put(np.zeros(end, np.uint8), 0)
+    for number, row in enumerate(data.reshape(prod(counts[:1]), -1)):
+        kept = row if room is None else moved(row, scratch("row", row.size))
+        whole: npt.NDArray[Any] = kept.view(layout.dtype).reshape(sides)
+        for rest in product(*map(range, counts[1:])):
+            inside: Any = (..., *(slice(p * n, (p + 1) * n) for p, n in zip(rest, lengths[1:], strict=True)))
+            elements[...] = whole[inside]
+            stored = meta.chain.encode(unit, scratch=scratch)
+            made.put(stored, (number + 1) * row.size)
+            spans.append((end, stored.size))
+            end += stored.size
+    table = np.array(spans, np.uint64).reshape(*counts, 2)
+    index = _stored_index(shard, table.transpose(*map(layout.order.index, shard.axes), -1))
+    if not shard.at_start:
+        made.put(index, data.size)
+    result = made.end()
     if shard.at_start:
-        end = shard.index_bytes
-    for position in product(*map(range, shard.counts)):
-        place = dict(zip(shard.axes, position, strict=True))
-        corner = [place[axis] * n for axis, n in zip(order, lengths, strict=True)]
-        inside: tuple[Any, ...] = tuple(slice(a, a + n) for a, n in zip(corner, lengths, strict=True))
-        elements[...] = whole[(*inside, ...)]
-        stored = meta.chain.encode(unit, scratch=scratch)
-        table[position] = end, stored.size
-        if end + stored.size + shard.index_bytes > out.size:
-            out = np.concatenate([out[:end], np.empty(out.size, np.uint8)])
-        out[end : end + stored.size] = stored
-        end += stored.size
-    index = np.frombuffer(_stored_index(shard, table), np.uint8)
-    if shard.at_start:
-        out[: index.size] = index
-        return out[:end]
-    out[end : end + index.size] = index
-    return out[: end + index.size]
+        result[: index.size] = index
+    return result
 
 
-def _stored_index(shard: Shard, table: Table) -> Bytes:
-    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8)).data
+def _in_place(data: Flat, room: Flat, unit_bytes: int, scratch: Scratch) -> Behind:
+    """At most a chunk, and what chunks have grown by, waits for the row after it to be read."""
+    return Behind(room, most_stored_bytes(unit_bytes) + room.size - data.size, scratch)
+
+
+class _Beside:
+    """A shard in memory of its own."""
+
+    def __init__(self, size: int, scratch: Scratch) -> None:
+        self._room, self._done = scratch("shard", most_stored_bytes(size)), 0
+
+    def put(self, some: Flat, read: int) -> None:  # noqa: ARG002 - all of it is free
+        """Add a chunk; small ones may grow by much."""
+        start, self._done = self._done, self._done + some.size
+        if self._done > self._room.size:
+            self._room = np.concatenate([self._room[:start], np.empty(self._done, np.uint8)])
+        self._room[start : self._done] = some
+
+    def end(self) -> Flat:
+        """All of it."""
+        return self._room[: self._done]
+
+
+def _stored_index(shard: Shard, table: Table) -> Flat:
+    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
 
 
 # ---------------------------------------------------------------- writing, chunk by chunk
@@ -125,10 +153,10 @@ class RawShards:
         for within in self._shards.indices():
             there = self._there(within)
             if there not in known:
-                known[there] = 0 if self._start else prod(there) * self._size, self._index(there)
+                known[there] = 0 if self._start else prod(there) * self._size, self._index(there).data
             yield self._path(within), *known[there]
 
-    def _index(self, there: tuple[int, ...]) -> Bytes:
+    def _index(self, there: tuple[int, ...]) -> Flat:
         table = np.full((*self._shard.counts, 2), ABSENT, np.uint64)
         offsets = np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(self._size)
         inside: tuple[Any, ...] = tuple(map(slice, there))

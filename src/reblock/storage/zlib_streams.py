@@ -19,6 +19,7 @@ import numpy as np
 
 from reblock.model.store import Flat, Scratch, fresh
 from reblock.storage.compiled import library, memory
+from reblock.storage.in_place import moved
 
 #: libdeflate's level for each of zlib's: the fastest whose output is no larger, but for a few per cent.
 _LEVELS = (0, 4, 4, 4, 4, 6, 7, 8, 9, 9)
@@ -61,10 +62,13 @@ def most_bytes(size: int) -> int:
 def compress(data: Flat, level: int, container: Container, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
     """A stream that holds the bytes; `level` is zlib's, -1 to 9.
 
-    It goes to the room for it, if that is large enough and the bytes are not there themselves; else to scratch memory.
+    It goes to the room for it, if that is large enough, and bytes that lie there themselves to scratch memory before;
+    else it goes to scratch memory.
     """
-    if room is None or room.size < most_bytes(data.size) or np.may_share_memory(room, data):
+    if room is None or room.size < most_bytes(data.size):
         room = scratch("stored", most_bytes(data.size))
+    elif np.may_share_memory(room, data):
+        data = moved(data, scratch("elements", data.size))
     level = 6 if level == -1 else level
     plain = noise_bytes(data) if level else 0
     if not plain:
