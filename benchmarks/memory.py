@@ -33,8 +33,8 @@ SLACK_BYTES, LARGE_BYTES, MOST_OVER = 16 << 20, 256 << 20, 1.15
 CODECS = {
     "npy": ("none",),
     "blocks": ("none",),
-    "zarr": ("none", "zstd:1", "blosc:lz4:1"),
-    "hdf5": ("none", "shuffle+gzip:1"),
+    "zarr": ("none", "zstd:1", "blosc:lz4:1", "gzip:1"),
+    "hdf5": ("none", "shuffle+gzip:1", "gzip:1"),
 }
 SUFFIX = {"npy": ".npy", "blocks": "/", "zarr": ".zarr", "hdf5": ".h5"}
 #: Arrays from 1 MiB up, and every third one large enough for a budget of some hundred MiB.
@@ -66,7 +66,15 @@ def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
         "codec": rng.choice(CODECS[target]),
         # A quarter gets the least there is.
         "factor": 1.0 if rng.random() < 0.25 else rng.uniform(1, 6),
+        "source_shards": draw_shards(rng, shape, before) if source == "zarr" else None,
+        "shards": draw_shards(rng, shape, after) if target == "zarr" else None,
     }
+
+
+def draw_shards(rng: random.Random, shape: list[int], chunks: list[int]) -> list[int] | None:
+    """Of several chunks, for every other array."""
+    many = [rng.randint(1, min(4, -(-n // c))) for n, c in zip(shape, chunks, strict=True)]
+    return [k * c for k, c in zip(many, chunks, strict=True)] if rng.random() < 0.5 else None
 
 
 def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -75,9 +83,10 @@ def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
     values = np.random.default_rng(0).integers(0, 200, problem["shape"], "u1").astype(problem["dtype"])
     np.save(seed, values)
     source = os.path.join(folder, "source") + SUFFIX[problem["source_format"]]
-    reblock.repartition(seed, source, chunks=problem["source_chunks"], codec=problem["source_codec"], memory="4GiB")
+    stored = {"chunks": problem["source_chunks"], "shards": problem["source_shards"], "codec": problem["source_codec"]}
+    reblock.repartition(seed, source, **stored, memory="4GiB")
     target = os.path.join(folder, "target") + SUFFIX[problem["target_format"]]
-    wanted = {"chunks": problem["chunks"], "codec": problem["codec"]}
+    wanted = {"chunks": problem["chunks"], "shards": problem["shards"], "codec": problem["codec"]}
     try:
         reblock.plan(source, target, memory=1, **wanted)
         least = 1
@@ -97,7 +106,8 @@ def takes_long(planned: reblock.Job) -> bool:
 
 def run(job: dict[str, Any]) -> dict[str, int]:
     """One problem, in this process."""
-    planned = reblock.plan(job["source"], job["target"], **{key: job[key] for key in ("chunks", "codec", "memory")})
+    wanted = {key: job[key] for key in ("chunks", "shards", "codec", "memory")}
+    planned = reblock.plan(job["source"], job["target"], **wanted)
     warm(planned)
     before = resident(os.getpid())
     report = reblock.run(planned)

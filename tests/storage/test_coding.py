@@ -136,12 +136,17 @@ def test_what_compressors_keep_for_themselves_counts() -> None:
     assert sizes[1] > 80 << 20
 
 
-@pytest.mark.parametrize(("path", "codec"), [("x.zarr", "zstd:1"), ("x.h5", "shuffle+gzip:1")])
-def test_what_is_stored_of_a_source_is_known(path: str, codec: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "codec", "shards"),
+    [("x.zarr", "zstd:1", None), ("x.zarr", "zstd:1", (2 << 20,)), ("x.h5", "shuffle+gzip:1", None)],
+)
+def test_what_is_stored_of_a_source_is_known(
+    path: str, codec: str, shards: tuple[int, ...] | None, tmp_path: Path
+) -> None:
     """Room is kept for what there is, not for what could be; a larger chunk that comes later is not read."""
     np.save(tmp_path / "x.npy", np.arange(3 << 20, dtype="<f4"))
     source, target = tmp_path / path, tmp_path / "y.npy"
-    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), codec=codec)
+    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), shards=shards, codec=codec)
     job = reblock.plan(source, target, memory="64MiB")
     assert job.source is not None
     stored = job.source.layout.stored_bytes
@@ -151,13 +156,16 @@ def test_what_is_stored_of_a_source_is_known(path: str, codec: str, tmp_path: Pa
     assert np.array_equal(np.load(target), np.load(tmp_path / "x.npy"))
 
 
-def test_chunks_that_have_grown_since_are_not_read(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros(2 << 20, "<f4"))
+@pytest.mark.parametrize("shards", [None, (1 << 20,)])
+def test_chunks_that_have_grown_since_are_not_read(shards: tuple[int, ...] | None, tmp_path: Path) -> None:
+    other = np.random.default_rng(0).integers(0, 1 << 32, 2 << 20, "u4").view("<f4")
+    for name, data in (("x", np.zeros_like(other)), ("z", other)):
+        np.save(tmp_path / f"{name}.npy", data)
+        path = tmp_path / f"{name}.zarr"
+        reblock.repartition(tmp_path / f"{name}.npy", path, chunks=(1 << 20,), shards=shards, codec="zstd:1")
     source = tmp_path / "x.zarr"
-    reblock.repartition(tmp_path / "x.npy", source, chunks=(1 << 20,), codec="zstd:1")
     job = reblock.plan(source, tmp_path / "y.npy")
-    noise = np.random.default_rng(0).integers(0, 256, 4 << 20, "u1")
-    (source / "c" / "1").write_bytes(noise.tobytes())
+    (tmp_path / "z.zarr" / "c" / "1").replace(source / "c" / "1")
     with pytest.raises(reblock.CorruptError, match=r"at most \d+ bytes, or did when the run was planned"):
         reblock.run(job)
 

@@ -125,8 +125,7 @@ class Layout:
     @property
     def is_measurable(self) -> bool:
         """Whether it is worth to look how much is stored of every unit."""
-        few = self.objects.count <= MOST_MEASURED
-        return self.encoded and not self.indexed and few and self.unit_bytes >= MEASURED_BYTES
+        return self.encoded and self.units.count <= MOST_MEASURED and self.unit_bytes >= MEASURED_BYTES
 
     def measured(self, stored_bytes: int) -> Layout:
         """The same where so many bytes at the most are stored of a unit, if a codec can have made that of it."""

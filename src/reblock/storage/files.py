@@ -25,12 +25,23 @@ def disk_errors(doing: str, path: str) -> Iterator[None]:
 
 def read_head(path: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size; ExternalError where links lead out of its roots."""
+    return _read_part(path, length, roots, at_end=False)
+
+
+def read_tail(path: str, length: int, roots: Roots | None = None) -> bytes:
+    """The last bytes."""
+    return _read_part(path, length, roots, at_end=True)[0]
+
+
+def _read_part(path: str, length: int, roots: Roots | None, *, at_end: bool) -> tuple[bytes, int]:
     with disk_errors("read", path):
         fd = _open(path, roots)
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 raise FormatError(f"{path}: a regular file was expected, not {kind_of(found.st_mode)}")
+            if at_end:
+                os.lseek(fd, max(found.st_size - length, 0), os.SEEK_SET)
             return _read_fully(fd, length), found.st_size
         finally:
             os.close(fd)

@@ -153,14 +153,22 @@ class ZarrStore(ByExtent):
     def measured(self) -> Store:
         if not self.layout.is_measurable or self.blocks is not None:
             return self
-        most = 0
-        for index in self.layout.objects.indices():
-            with suppress(OSError):
-                found = os.lstat(self._path(index))
-                if not stat.S_ISREG(found.st_mode):
-                    return self
-                most = max(most, found.st_size)
+        try:
+            most = max(map(self._longest, self.layout.objects.indices()), default=0)
+        except (DiskError, FormatError, CorruptError):
+            # Who reads it says what is wrong with it.
+            return self
         return replace(self, stored_bytes=most)
+
+    def _longest(self, index: Index) -> int:
+        """Bytes of the longest chunk that a file holds; 0 if it is not there."""
+        path, shard = self._path(index), self.meta.shard
+        with disk_errors("look at", path), suppress(FileNotFoundError):
+            found = os.lstat(path)
+            if not stat.S_ISREG(found.st_mode):
+                raise FormatError(f"{path}: a regular file was expected")
+            return found.st_size if shard is None else zarr_shards.longest(shard, path, self.roots)
+        return 0
 
     def divided(self) -> Store | None:
         chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]

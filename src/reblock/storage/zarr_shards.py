@@ -24,7 +24,9 @@ import numpy.typing as npt
 from reblock.errors import CorruptError
 from reblock.geometry import Grid
 from reblock.model.layout import most_stored_bytes
+from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
+from reblock.storage.files import read_head, read_tail
 from reblock.storage.in_place import Behind, moved
 from reblock.storage.zarr_meta import Meta, Shard
 from reblock.storage.zarr_nested import ABSENT
@@ -53,6 +55,15 @@ def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index
     shard.index.decode(data, table.reshape(-1).view(np.uint8))
     most = meta.chain.limit(meta.layout.unit_bytes)
     return [_extent(meta, path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+
+
+def longest(shard: Shard, path: str, roots: Roots | None) -> int:
+    """Bytes of the longest chunk of a shard, by its index."""
+    size, table = shard.index_bytes, np.empty((*shard.counts, 2), shard.index.dtype)
+    data = read_head(path, size, roots)[0] if shard.at_start else read_tail(path, size, roots)
+    shard.index.decode(data, table.reshape(-1).view(np.uint8))
+    lengths = table[..., 1]
+    return int(lengths.max(where=lengths != ABSENT, initial=0))
 
 
 def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
