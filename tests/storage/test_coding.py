@@ -115,7 +115,7 @@ def test_large_units_are_encoded_in_place() -> None:
 @pytest.mark.parametrize(
     ("text", "unit", "in_place"),
     [
-        ("zstd:3", 64 << 10, True),
+        ("zstd:3", 16 << 10, True),
         ("shuffle+gzip:4+crc32c", 1 << 20, True),
         ("zstd:3", 4096, False),
         ("lz4", 1 << 20, False),

@@ -23,7 +23,7 @@ from reblock.storage.zarr_stages import CHECKSUMS, FILTERS
 #: From this size on units are encoded in their own memory, where that is possible.
 LARGE_BYTES = 16 << 20
 #: The same for shards, if their units are so large that headers are no part of them worth mentioning.
-_LARGE_UNIT_BYTES = 64 << 10
+_LARGE_UNIT_BYTES = 16 << 10
 #: Bytes that compressors and decompressors need for themselves, by preset of lzma (0 to 9) and block size of bz2.
 _LZMA_ENCODE_MIB = (4, 10, 18, 33, 49, 95, 95, 187, 371, 675)
 _LZMA_DECODE_MIB = (1, 2, 3, 5, 5, 9, 9, 17, 33, 65)
