@@ -13,7 +13,7 @@ import pytest
 import reblock
 from reblock.model.codec import Codec
 from reblock.model.layout import Coding, most_stored_bytes
-from reblock.storage.coding import LARGE_BYTES, coding
+from reblock.storage.coding import LARGE_BYTES, coding, shard_coding
 from reblock.storage.in_place import STEP_BYTES
 
 SCRIPT = """
@@ -122,9 +122,10 @@ def test_large_units_are_encoded_in_place() -> None:
     ],
 )
 def test_so_are_shards_of_units_that_are_not_small(text: str, unit: int, in_place: bool) -> None:
-    few, many = (coding(Codec.parse(text), np.dtype("<f4"), unit, 2 * LARGE_BYTES, rows) for rows in (1, 16))
-    assert few is not None
-    assert many is not None
+    codec = Codec.parse(text)
+    one = coding(codec, np.dtype("<f4"), unit)
+    assert one is not None
+    few, many = (shard_coding(codec, one, unit, 2 * LARGE_BYTES, rows) for rows in (1, 16))
     assert few.in_place is many.in_place is in_place
     assert in_place == (many.encoding_bytes < few.encoding_bytes // 4)
 

@@ -93,7 +93,8 @@ SHARD = (8, 512, 1024)
 @EVERY_CASE
 @pytest.mark.parametrize("text", ["zstd:1", "shuffle+gzip:1+crc32c", "blosc:lz4:1"])
 @pytest.mark.parametrize(
-    ("chunk", "order", "at_start"), [((2, 64, 32), (0, 1, 2), False), ((8, 64, 32), (1, 2, 0), True)]
+    ("chunk", "order", "at_start"),
+    [((2, 64, 32), (0, 1, 2), False), ((8, 64, 32), (1, 2, 0), True), (SHARD, (0, 1, 2), False)],
 )
 def test_a_shard_takes_the_place_of_its_elements(
     name: str, text: str, chunk: tuple[int, ...], order: tuple[int, ...], at_start: bool

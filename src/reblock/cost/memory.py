@@ -37,6 +37,7 @@ from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
 from reblock.geometry.overlap import QUICK_CUTS, stretches
 from reblock.model import Access, Layout, Pass, Plan
+from reblock.model.layout import room_bytes
 
 #: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
 MANY_CLASSES = 4096
@@ -52,9 +53,6 @@ LITTLE_PEAK = 192 << 20
 #: Slabs are cut along an axis where a write box's memory runs on for this long: a slab takes the rest of a page at the
 #: end of each such stretch, which is the part of it that is counted.
 SLAB_BYTES, SLAB_PART = 256 << 10, 64
-
-#: The part of its elements by which the memory of a box is larger that is encoded in place.
-ROOM_PART = 128
 
 #: What the engine keeps of a write box beside its elements, and how many boxes are too few to count that.
 RECORD_BYTES, FEW_BOXES = 1 << 10, 4096
@@ -124,7 +122,7 @@ def _box_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
 
 def with_room(size: int, target: Layout) -> int:
     """What counts for write boxes of that size: where they are encoded in place, what does not compress has room."""
-    return size + size // ROOM_PART if target.in_place else size
+    return room_bytes(size) if target.in_place else size
 
 
 def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:

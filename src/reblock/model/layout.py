@@ -46,6 +46,15 @@ def most_stored_bytes(unit_bytes: int) -> int:
     return unit_bytes + unit_bytes // 8 + 4096
 
 
+#: Units that are encoded in place have so much room more, as a part of them, for those that do not compress.
+_ROOM_PART = 128
+
+
+def room_bytes(size: int) -> int:
+    """Memory of a unit that is encoded in place."""
+    return size + size // _ROOM_PART
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where an array's elements lie, in the terms of seeks and bytes."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reblock.model.codec import Codec, Stage
-from reblock.model.layout import Coding, most_stored_bytes
+from reblock.model.layout import Coding, most_stored_bytes, room_bytes
 from reblock.storage.compiled import library
 from reblock.storage.in_place import STEP_BYTES
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS
@@ -37,28 +37,27 @@ _COPIED = frozenset({"lz4", "bz2", "lzma", "base64"})
 _OURS = frozenset({"gzip", "zlib", "zstd", "blosc", "shuffle"}) | _COPIED | CHECKSUMS | FILTERS.keys()
 
 
-def coding(
-    codec: Codec, dtype: np.dtype[Any], unit_bytes: int, object_bytes: int | None = None, rows: int = 1
-) -> Coding | None:
-    """What the units of an array take, or objects that hold rows of them; None where nothing is encoded."""
+def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> Coding | None:
+    """What the units of an array take; None where they are not encoded."""
     if not codec:
         return None
     decoding = _decoding_bytes(codec, dtype, unit_bytes)
-    beside = _encoding_bytes(codec, dtype, unit_bytes)
-    if object_bytes is not None:
-        # A unit of a shard, gathered and encoded.
-        one = unit_bytes + beside
-        if object_bytes < LARGE_BYTES or unit_bytes < _LARGE_UNIT_BYTES or not _compressor(codec):
-            return Coding(decoding, most_stored_bytes(object_bytes) + one)
-        waiting = most_stored_bytes(unit_bytes) + object_bytes // 64
-        return Coding(decoding, object_bytes // rows + waiting + one, in_place=True)
     if not is_in_place(codec, unit_bytes):
-        return Coding(decoding, beside)
+        return Coding(decoding, _encoding_bytes(codec, dtype, unit_bytes))
     first, scratch = codec.stages[0].name, unit_bytes
     if first in ("zstd", "blosc"):
         # A step of zstd, or two groups of Blosc's blocks twice; and what does not compress waits.
         scratch = (1 if first == "zstd" else 4) * STEP_BYTES + unit_bytes // 64
     return Coding(decoding, scratch + _state_bytes(codec, unit_bytes, in_place=True), in_place=True)
+
+
+def shard_coding(codec: Codec, unit: Coding, unit_bytes: int, shard_bytes: int, rows: int) -> Coding:
+    """The same for shards, which hold so many rows of units."""
+    one = (room_bytes(unit_bytes) if unit.in_place else unit_bytes) + unit.encoding_bytes
+    if shard_bytes < LARGE_BYTES or unit_bytes < _LARGE_UNIT_BYTES or _compressor(codec) is None:
+        return Coding(unit.decoding_bytes, most_stored_bytes(shard_bytes) + one)
+    waiting = room_bytes(shard_bytes) - shard_bytes
+    return Coding(unit.decoding_bytes, shard_bytes // rows + waiting + one, in_place=True)
 
 
 def is_in_place(codec: Codec, unit_bytes: int) -> bool:

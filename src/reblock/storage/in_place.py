@@ -55,9 +55,13 @@ class Behind:
         self._waiting[: self._held] = self._waiting[moved : moved + self._held]
 
     def put(self, some: Flat, read: int) -> None:
-        """The same for bytes that were made elsewhere."""
-        self.free[: some.size] = some
-        self.add(some.size, read)
+        """The same for bytes that were made elsewhere: those that find a place go there at once."""
+        self.add(0, read)
+        fits = 0 if self._held else min(some.size, read - self._done)
+        self._room[self._done : self._done + fits] = some[:fits]
+        self._done += fits
+        self.free[: some.size - fits] = some[fits:]
+        self._held += some.size - fits
 
     def end(self) -> Flat:
         """All was read: what is encoded."""

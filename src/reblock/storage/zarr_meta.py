@@ -18,7 +18,7 @@ from reblock.model.layout import Coding, Layout
 from reblock.model.schema import Schema
 from reblock.storage.attributes import take_digest
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
-from reblock.storage.coding import coding
+from reblock.storage.coding import coding, shard_coding
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_nested import Nested
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
@@ -102,10 +102,12 @@ def _layout(schema: Schema) -> Layout:
         partial_writes=False,
         indexed=schema.shards is not None,
     )
-    if schema.shards is None:
-        return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes))
+    taken = coding(schema.codec, schema.dtype, layout.unit_bytes)
+    if schema.shards is None or taken is None:
+        return replace(layout, coding=taken)
     rows = prod(max(schema.shards[axis] // int(schema.chunks[axis]), 1) for axis in schema.order[:1])  # type: ignore[arg-type]
-    return replace(layout, coding=coding(schema.codec, schema.dtype, layout.unit_bytes, layout.object_bytes, rows))
+    sizes = layout.unit_bytes, layout.object_bytes
+    return replace(layout, coding=shard_coding(schema.codec, taken, *sizes, rows))
 
 
 def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -> Chain:

@@ -23,9 +23,10 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError
 from reblock.geometry import Grid
-from reblock.model.layout import most_stored_bytes
+from reblock.model.layout import most_stored_bytes, room_bytes
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
+from reblock.storage.coding import is_in_place
 from reblock.storage.files import read_head, read_tail
 from reblock.storage.in_place import Behind, moved
 from reblock.storage.zarr_meta import Meta, Shard
@@ -85,9 +86,10 @@ def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scr
     layout, counts = meta.layout, [per_shard(shard)[axis] for axis in meta.layout.order]
     lengths = [int(meta.schema.chunks[axis]) for axis in layout.order]  # type: ignore[arg-type]
     sides = lengths[:1] + [count * length for count, length in zip(counts[1:], lengths[1:], strict=True)]
-    unit = scratch("unit", layout.unit_bytes)[: layout.unit_bytes]
+    unit_room = scratch("unit", room_bytes(layout.unit_bytes))
+    unit, in_place = unit_room[: layout.unit_bytes], is_in_place(meta.schema.codec, layout.unit_bytes)
     elements, spans = unit.view(layout.dtype).reshape(lengths), []
-    made = _Beside(data.size, scratch) if room is None else _in_place(data, room, unit.size, scratch)
+    made = _Beside(data.size, scratch) if room is None else Behind(room, room.size - data.size, scratch)
     end = shard.index_bytes if shard.at_start else 0
     made.put(np.zeros(end, np.uint8), 0)
     for number, row in enumerate(data.reshape(prod(counts[:1]), -1)):
@@ -96,7 +98,7 @@ def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scr
         for rest in product(*map(range, counts[1:])):
             inside: Any = (..., *(slice(p * n, (p + 1) * n) for p, n in zip(rest, lengths[1:], strict=True)))
             elements[...] = whole[inside]
-            stored = meta.chain.encode(unit, scratch=scratch)
+            stored = meta.chain.encode(unit, unit_room if in_place else None, scratch)
             made.put(stored, (number + 1) * row.size)
             spans.append((end, stored.size))
             end += stored.size
@@ -108,11 +110,6 @@ def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scr
     if shard.at_start:
         result[: index.size] = index
     return result
-
-
-def _in_place(data: Flat, room: Flat, unit_bytes: int, scratch: Scratch) -> Behind:
-    """At most a chunk, and what chunks have grown by, waits for the row after it to be read."""
-    return Behind(room, most_stored_bytes(unit_bytes) + room.size - data.size, scratch)
 
 
 class _Beside:
