@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from reblock.engine.buffers import Buffers, Coders, Region, Staging, Stopped, slabs
+from reblock.engine.buffers import STORED, Berths, Buffers, Coders, Region, Staging, Stopped, slabs
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.errors import Refused
 
@@ -137,6 +137,27 @@ def test_threads_stage_in_memory_of_their_own() -> None:
     grown = one("stored", 3 << 20)
     grown[:] = 3
     assert (second == 2).all()
+
+
+def test_stored_bytes_go_where_they_just_fit() -> None:
+    berths = Berths([3 << 20, 2 << 20, 1 << 20], Region())
+    one, two, three = (Staging(berths=berths) for _ in range(3))
+    assert one(STORED, 1 << 20).size == 1 << 20
+    assert two(STORED, 1 << 20).size == 2 << 20
+    assert one("decoded", 5 << 20).size == 5 << 20
+    # Another unit of the same reader, which takes no second berth; and one that has grown since gets what there is.
+    assert one(STORED, 3 << 20).size == 3 << 20
+    assert three(STORED, 1).size == 1 << 20
+    one.leave()
+    three.leave()
+    assert one(STORED, 9 << 20).size == 3 << 20
+    waiting = Thread(target=three, args=(STORED, 2 << 20))
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    two.leave()
+    waiting.join(5)
+    assert not waiting.is_alive()
 
 
 def test_slabs_count_when_they_are_taken() -> None:

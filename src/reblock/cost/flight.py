@@ -33,14 +33,18 @@ ENCODED_BYTES = 96 << 20
 
 def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1, coders: int = 1) -> int:
     """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
+    units = units_in_flight(sweep, source, depth, coders)
+    decoders, encoders = min(coders, units), min(coders, target.objects.count)
+    coding = decoders * source.decoding_bytes * source.encoded + encoders * target.encoding_bytes
+    return _reading_bytes(sweep, source, units) + coding
+
+
+def units_in_flight(sweep: Pass, source: Layout, depth: int, coders: int) -> int:
+    """Units that are read at once."""
     many = together(sweep, source, depth)
     units = many * readers(source, depth, coders, many)
     # A large raw unit is read in pieces, of which several may be on their way.
-    if source.encoded or source.indexed or many > 1:
-        units = min(units, source.units.count)
-    decoders, encoders = min(coders, units), min(coders, target.objects.count)
-    coding = decoders * source.decoding_bytes * source.encoded + encoders * target.encoding_bytes
-    return units * _reading_bytes(sweep, source) + coding
+    return min(units, source.units.count) if source.encoded or source.indexed or many > 1 else units
 
 
 def together(sweep: Pass, source: Layout, depth: int) -> int:
@@ -64,16 +68,16 @@ def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
     return depth
 
 
-def _reading_bytes(sweep: Pass, source: Layout) -> int:
-    """Bytes that reading a unit takes."""
+def _reading_bytes(sweep: Pass, source: Layout, units: int) -> int:
+    """Bytes that reading so many units takes."""
     if source.encoded:
-        return source.most_stored_bytes + source.unit_bytes
+        return sum(source.largest_stored_bytes(units)) + units * source.unit_bytes
     if source.indexed:
-        return source.unit_bytes
+        return units * source.unit_bytes
     visit = source.objects.largest_stored
     if sweep.read_access is Access.RUNS:
         visit = visit_shape(sweep, source)
-    return int(piece_bytes(prod(visit), source))
+    return units * int(piece_bytes(prod(visit), source))
 
 
 def decoding_bytes(source: Layout) -> int:

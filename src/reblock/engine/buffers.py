@@ -32,6 +32,8 @@ _PATIENCE_SECONDS = 0.5
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 #: And of blocks that it is to return when a pass has ended.
 _TRIMMED_BYTES = 128 << 10
+#: The slot for what is stored of units.
+STORED = "stored"
 #: What is known of a write box, as the compiled loop has it.
 _Record = ctypes.c_uint64 * 4
 
@@ -313,15 +315,57 @@ class Coders:
             self._free.put(one)
 
 
+class Berths:
+    """Memory for what is stored of the units in flight, where their sizes are known: that of the largest of them.
+
+    Whoever reads takes the smallest that is large enough, so that no more is touched than what those have together.
+    """
+
+    def __init__(self, sizes: Sequence[int], region: Region) -> None:
+        """The first is the largest."""
+        self._sizes, self._region = sizes, region
+        self._free = list(range(len(sizes)))
+        self._made: dict[int, Flat] = {}
+        self._changed = Condition()
+
+    def take(self, size: int) -> tuple[int, Flat]:
+        """One that is free and has so many bytes, and its number; the largest where none has."""
+        size = min(size, self._sizes[0])
+        with self._changed:
+            while (number := max((n for n in self._free if self._sizes[n] >= size), default=None)) is None:
+                self._changed.wait()
+            self._free.remove(number)
+            if number not in self._made:
+                self._made[number] = self._region.cut(max(self._sizes[number], _MAPPED_BYTES))[0]
+            return number, self._made[number]
+
+    def give(self, number: int) -> None:
+        """It is free again."""
+        with self._changed:
+            self._free.append(number)
+            self._changed.notify_all()
+
+
 class Staging:
     """Scratch buffers of one thread, one per slot, grown when needed; aligned for direct transfers."""
 
-    def __init__(self, region: Region | None = None) -> None:
-        """They come from a region that threads may share."""
+    def __init__(self, region: Region | None = None, berths: Berths | None = None) -> None:
+        """They come from a region that threads may share; what is stored goes to a berth, where there are some."""
         self._region = region or Region()
         self._slots: dict[str, tuple[Flat, Release]] = {}
+        self._berths, self._berth = berths, -1
+
+    def leave(self) -> None:
+        """What was read is no longer needed."""
+        if self._berths is not None and self._berth >= 0:
+            self._berths.give(self._berth)
+            self._berth = -1
 
     def __call__(self, slot: str, size: int) -> Flat:
+        if self._berths is not None and slot == STORED:
+            self.leave()
+            self._berth, berth = self._berths.take(size)
+            return berth
         flat, release = self._slots.get(slot, (None, _nothing))
         if flat is None or flat.size < size:
             release()

@@ -7,12 +7,14 @@ and has the words for what is wrong.
 
 from __future__ import annotations
 
+import os
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
 from reblock.engine import native
+from reblock.engine.buffers import STORED
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.engine.reading import Decoding, corrupt
 from reblock.engine.report import Times
@@ -22,7 +24,7 @@ from reblock.engine.view import View
 from reblock.engine.writing import Buffer
 from reblock.errors import CorruptError
 from reblock.geometry.axis import Ints
-from reblock.model import Flat, Scratch, Traffic
+from reblock.model import Extent, Flat, Scratch, Traffic
 
 
 class Done(NamedTuple):
@@ -45,6 +47,18 @@ class Done(NamedTuple):
 def _visits(number: int, size: int) -> Traffic:
     """Visits to so many units, each whole."""
     return Traffic(number, number, number, size)
+
+
+def _stored_bytes(extent: Extent | None) -> int:
+    """Bytes of an extent, as far as can be told."""
+    if extent is None:
+        return 0
+    if extent.length is not None:
+        return extent.length
+    try:
+        return os.stat(extent.path).st_size - extent.offset
+    except OSError:
+        return 0
 
 
 class Units:
@@ -90,14 +104,17 @@ class Units:
     def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """The same without the interpreter."""
         result, completed = native.Result(), np.empty(len(window.numbers) or 1, np.int64)
-        table = np.ascontiguousarray(some.table[chosen])
+        table, (memory, most) = (
+            np.ascontiguousarray(some.table[chosen]),
+            self._room(some.files, chosen.tolist(), staging),
+        )
         for row, at in enumerate(chosen.tolist()):
             if not self._allows(some.files.names[at]):
                 table[row, 1] = len(some.files.paths) - 1  # a name that no file has
         odd = self._moves.decode(
             *(window.native, table, some.files.paths, decoder),
-            *(staging("stored", self._most + 2 * PAGE_BYTES), staging("decoded", some.bytes), result, completed),
-            most=self._most,
+            *(memory, staging("decoded", some.bytes), result, completed),
+            most=most,
             direct=self._direct,
         )
         times = Times(read=result.io_ns / 1e9, decode=result.decode_ns / 1e9, scatter=result.scatter_ns / 1e9)
@@ -112,8 +129,15 @@ class Units:
         if not self._allows(some.files.names[at]):
             return None
         row = native.address(some.table) + at * some.table.strides[0]
-        memory = staging("stored", self._most + 2 * PAGE_BYTES)
-        return self._moves.fetch(row, some.files.paths, memory, self._most, direct=self._direct)
+        memory, most = self._room(some.files, [at], staging)
+        return self._moves.fetch(row, some.files.paths, memory, most, direct=self._direct)
+
+    def _room(self, files: Files, rows: list[int], staging: Scratch) -> tuple[Flat, int]:
+        """Memory for what is stored of each of some units, and the most bytes that may be read into it."""
+        sized = self._view.layout.stored_bytes
+        size = max(_stored_bytes(files.extents[at]) for at in rows) if sized else self._most
+        memory = staging(STORED, size + 2 * PAGE_BYTES)
+        return memory, min(memory.size - 2 * PAGE_BYTES, self._most)
 
     def _decode(self, files: Files, at: int, data: Flat, out: Flat, scratch: Scratch) -> None:
         extent = files.extents[at]

@@ -23,12 +23,21 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together
+from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, units_in_flight
 from reblock.cost.memory import with_records
 from reblock.engine import native, rows
-from reblock.engine.buffers import Coders, Leaving, Region, Staging, Stopped, keep_freed_memory, return_freed_memory
+from reblock.engine.buffers import (
+    Berths,
+    Coders,
+    Leaving,
+    Region,
+    Staging,
+    Stopped,
+    keep_freed_memory,
+    return_freed_memory,
+)
 from reblock.engine.claims import claims
-from reblock.engine.disk import Disk
+from reblock.engine.disk import PAGE_BYTES, Disk
 from reblock.engine.encoded import Units
 from reblock.engine.raw import Raw, compiled_moves
 from reblock.engine.reading import (
@@ -52,7 +61,7 @@ from reblock.engine.watch import Watch
 from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_scalar, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Index, Pass, Store, Sums, Way
+from reblock.model import Index, Layout, Pass, Store, Sums, Way
 
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
@@ -115,6 +124,7 @@ class _Pipeline:
         self._verbatim = is_verbatim(sweep, view, store)
         # What is between the stages of a codec is counted for so many units only.
         self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
+        self._berths = _berths(view.layout, units_in_flight(sweep, view.layout, depth, coders), self._region)
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
@@ -141,16 +151,16 @@ class _Pipeline:
         self.measured = Measured(resumed_boxes=len(self._finished))
 
     def run(self, tasks: Iterable[Index]) -> Measured:
-        began = perf_counter()
+        began, own = perf_counter(), (self._thread, self._region)
         # Left in reverse: the readers end before the writers they feed.
         with (
-            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, (self._thread,)) as self._writers,
-            ThreadPoolExecutor(self._coders, "reblock-encode", _begin, (self._thread,)) as self._encoders,
+            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, own) as self._writers,
+            ThreadPoolExecutor(self._coders, "reblock-encode", _begin, own) as self._encoders,
             ThreadPoolExecutor(
                 readers(self._view.layout, self._depth, self._coders, self._together),
                 "reblock-read",
                 _begin,
-                (self._thread,),
+                (*own, self._berths),
             ) as self._readers,
         ):
             try:
@@ -273,6 +283,7 @@ class _Pipeline:
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
             self._fail(error)
         finally:
+            self._staging().leave()
             self._count(-1)
             self._queue.release()
 
@@ -289,8 +300,6 @@ class _Pipeline:
 
     # ---------------------------------------------------------------- readers
     def _staging(self) -> Staging:
-        if not hasattr(self._thread, "staging"):
-            self._thread.staging = Staging(self._region)
         slots: Staging = self._thread.staging
         return slots
 
@@ -421,9 +430,16 @@ class _Pipeline:
             self._count(-1)
 
 
-def _begin(thread: local) -> None:
+def _berths(layout: Layout, units: int, region: Region) -> Berths | None:
+    """Places for so many units of a source, if it is known how much is stored of them."""
+    if not layout.stored_bytes:
+        return None
+    return Berths([size + 2 * PAGE_BYTES for size in layout.largest_stored_bytes(units)], region)
+
+
+def _begin(thread: local, region: Region, berths: Berths | None = None) -> None:
     """What every thread does first."""
-    thread.leaving = Leaving()
+    thread.leaving, thread.staging = Leaving(), Staging(region, berths)
 
 
 def _writers() -> int:

@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
+from reblock.engine.buffers import STORED
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle, changed
 from reblock.engine.native import PROBLEMS, Result
 from reblock.engine.report import Times
@@ -307,7 +308,7 @@ def _unit(
 ) -> Loaded:
     layout = visit.view.layout
     began = perf_counter()
-    data = _fetch(visit, files, extent, staging, "stored")
+    data = _fetch(visit, files, extent, staging, STORED)
     times.read += perf_counter() - began
     size = piece.box.size * layout.itemsize
     if not layout.encoded:
@@ -334,8 +335,8 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Scratch, slot: 
     if offset < 0 or length < 0 or offset + length > size:
         raise visit.corrupt(extent.path, extent.offset, length, f"the file has {size} bytes")
     limit = visit.view.layout.most_stored_bytes
-    if slot == "stored" and length > limit:
-        when = "" if visit.view.layout.stored_bytes is None else ", or did when the run was planned"
+    if slot == STORED and length > limit:
+        when = "" if not visit.view.layout.stored_bytes else ", or did when the run was planned"
         raise visit.corrupt(extent.path, offset, length, f"a chunk here takes at most {limit} bytes{when}")
     alone = extent.length is None and not extent.offset
     flat, got = handle.read_run(staging(slot, length + 2 * PAGE_BYTES), offset, length, once=alone)

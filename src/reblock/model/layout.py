@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from heapq import nlargest
 from math import prod
 from typing import Any
 
@@ -39,6 +40,8 @@ class Coding:
 
 #: Units that are smaller take little memory whatever is stored of them, and more than so many take long to look at.
 MEASURED_BYTES, MOST_MEASURED = 1 << 20, 1 << 14
+#: Sizes that are kept of them: about as many as are in flight.
+_MOST_SIZES = 32
 
 
 def most_stored_bytes(unit_bytes: int) -> int:
@@ -81,8 +84,8 @@ class Layout:
     """Files that hold several objects, each at its own place (new shards of raw chunks); None = objects tell."""
     coding: Coding | None = None
     """What encoding and decoding take; None = what a codec of so many stages takes at the most."""
-    stored_bytes: int | None = None
-    """Most bytes that are stored of a unit; None = as many as a codec may make of it."""
+    stored_bytes: tuple[int, ...] = ()
+    """Bytes that are stored of the units with most of them, the largest first; none = as a codec may make them."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
@@ -129,16 +132,22 @@ class Layout:
     @property
     def most_stored_bytes(self) -> int:
         """Most bytes that are stored of a unit, or may be."""
-        return most_stored_bytes(self.unit_bytes) if self.stored_bytes is None else self.stored_bytes
+        return self.largest_stored_bytes(1)[0]
+
+    def largest_stored_bytes(self, units: int) -> list[int]:
+        """The same for so many units at a time: the largest that there are, or may be."""
+        largest = self.stored_bytes or (most_stored_bytes(self.unit_bytes),)
+        return [*largest[:units], *largest[-1:] * (units - len(largest))]
 
     @property
     def is_measurable(self) -> bool:
         """Whether it is worth to look how much is stored of every unit."""
         return self.encoded and self.units.count <= MOST_MEASURED and self.unit_bytes >= MEASURED_BYTES
 
-    def measured(self, stored_bytes: int) -> Layout:
-        """The same where so many bytes at the most are stored of a unit, if a codec can have made that of it."""
-        return replace(self, stored_bytes=stored_bytes) if 0 < stored_bytes <= self.most_stored_bytes else self
+    def measured(self, sizes: Iterable[int]) -> Layout:
+        """The same where so many bytes are stored of the units, if a codec can have made that of them."""
+        largest = tuple(nlargest(_MOST_SIZES, sizes))
+        return replace(self, stored_bytes=largest) if largest and 0 < largest[0] <= self.most_stored_bytes else self
 
     @property
     def decoding_bytes(self) -> int:

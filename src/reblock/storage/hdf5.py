@@ -137,7 +137,7 @@ class Hdf5Store:
         if self.layout.is_measurable and self.stored.direct and self.stored.chunked:
             self._find((0,) * self.layout.ndim)
             if self._index is not None:
-                self.layout = self.layout.measured(self._index.most_bytes)
+                self.layout = self.layout.measured(self._index.sizes)
         return self
 
     def place(self, index: Index) -> Extent:

@@ -43,9 +43,10 @@ class ChunkIndex:
         self._masks = rows[inside, ndim + 2][order].astype(np.uint32)
 
     @property
-    def most_bytes(self) -> int:
-        """Stored bytes of the largest chunk; 0 where there is none."""
-        return int(self._sizes.max(initial=0))
+    def sizes(self) -> list[int]:
+        """Stored bytes of all chunks that there are."""
+        found: list[int] = self._sizes.tolist()
+        return found
 
     def find(self, index: Index) -> Place | None:
         """Where a chunk lies; None = not stored."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ class ZarrStore(ByExtent):
     """What a new array is to be, which `commit` writes down."""
     blocks: Blocks | None = None
     """The parts that chunks are read in; None = whole."""
-    stored_bytes: int = 0
-    """Most bytes of a stored chunk, where they were looked at."""
+    stored_bytes: tuple[int, ...] = ()
+    """Bytes of the stored chunks, where they were looked at."""
 
     @property
     def format(self) -> str:
@@ -154,21 +154,21 @@ class ZarrStore(ByExtent):
         if not self.layout.is_measurable or self.blocks is not None:
             return self
         try:
-            most = max(map(self._longest, self.layout.objects.indices()), default=0)
+            sizes = tuple(chain.from_iterable(map(self._sizes, self.layout.objects.indices())))
         except (DiskError, FormatError, CorruptError):
             # Who reads it says what is wrong with it.
             return self
-        return replace(self, stored_bytes=most)
+        return replace(self, stored_bytes=sizes)
 
-    def _longest(self, index: Index) -> int:
-        """Bytes of the longest chunk that a file holds; 0 if it is not there."""
+    def _sizes(self, index: Index) -> Sequence[int]:
+        """Bytes of the chunks that a file holds."""
         path, shard = self._path(index), self.meta.shard
         with disk_errors("look at", path), suppress(FileNotFoundError):
             found = os.lstat(path)
             if not stat.S_ISREG(found.st_mode):
                 raise FormatError(f"{path}: a regular file was expected")
-            return found.st_size if shard is None else zarr_shards.longest(shard, path, self.roots)
-        return 0
+            return [found.st_size] if shard is None else zarr_shards.sizes(shard, path, self.roots)
+        return []
 
     def divided(self) -> Store | None:
         chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]

@@ -65,7 +65,7 @@ class Blocks:
     def layout(self, whole: Layout) -> Layout:
         """The layout of an array whose chunks are read in blocks."""
         units = Grid.of(whole.shape, self.shape, padded=True)
-        return replace(whole, units=units, indexed=True, divided=True, coding=None, stored_bytes=None)
+        return replace(whole, units=units, indexed=True, divided=True, coding=None, stored_bytes=())
 
     def decoder(self, functions: Decoder | None) -> Decoder | None:
         """What decodes blocks in C, given what decodes frames."""

@@ -58,13 +58,14 @@ def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index
     return [_extent(meta, path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
 
 
-def longest(shard: Shard, path: str, roots: Roots | None) -> int:
-    """Bytes of the longest chunk of a shard, by its index."""
+def sizes(shard: Shard, path: str, roots: Roots | None) -> list[int]:
+    """Bytes of the chunks of a shard, by its index."""
     size, table = shard.index_bytes, np.empty((*shard.counts, 2), shard.index.dtype)
     data = read_head(path, size, roots)[0] if shard.at_start else read_tail(path, size, roots)
     shard.index.decode(data, table.reshape(-1).view(np.uint8))
     lengths = table[..., 1]
-    return int(lengths.max(where=lengths != ABSENT, initial=0))
+    found: list[int] = lengths[lengths != ABSENT].tolist()
+    return found
 
 
 def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
