@@ -104,10 +104,8 @@ class Units:
     def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """The same without the interpreter."""
         result, completed = native.Result(), np.empty(len(window.numbers) or 1, np.int64)
-        table, (memory, most) = (
-            np.ascontiguousarray(some.table[chosen]),
-            self._room(some.files, chosen.tolist(), staging),
-        )
+        table = np.ascontiguousarray(some.table[chosen])
+        memory, most = self._room(some.files, chosen.tolist(), staging)
         for row, at in enumerate(chosen.tolist()):
             if not self._allows(some.files.names[at]):
                 table[row, 1] = len(some.files.paths) - 1  # a name that no file has
