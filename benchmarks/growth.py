@@ -1,12 +1,14 @@
 """Does the cost per byte grow with the array, does memory, and what does a chunk cost?
 
     python benchmarks/growth.py --dir /data [--small 2GiB] [--large 16GiB] [--memory 256MiB] [--repeat 3]
+                                [--control]
 
 Three bars: the larger array takes at most 1.2 times as long per byte as the smaller one; with the same budget its peak
 of memory is no more than 16 MiB higher; a chunk costs at most 30 µs of user time, from two runs on as many bytes whose
 numbers of chunks differ a hundredfold. Every output is compared with its source. Exit 1 if a bar is missed.
 
-The disk needs room for twice the larger array. Sources are kept below DIR with --keep.
+The disk needs room for twice the larger array. Sources are kept below DIR with --keep. With --control `cp` copies the
+same two arrays in the same rounds, which tells how much longer the disk itself takes per byte; it is no bar.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from dataclasses import replace
 from math import prod
 from statistics import median
 
-from reblock.api.bench_peers_contenders import find_contenders
+from reblock.api.bench_peers_contenders import Contender, find_contenders
 from reblock.api.bench_peers_run import Run, clear, make_source, remove, run_once, source_path
 from reblock.api.bench_peers_workloads import Bar, Workload
 from reblock.units import format_count, format_size, parse_size
 
 MOST_GROWTH, MOST_MEMORY, MOST_USER_SECONDS = 1.2, 16 << 20, 30e-6
-(OURS,) = find_contenders("reblock")
+(OURS,), (CONTROL,) = find_contenders("reblock"), find_contenders("cp")
 CUBES = Workload(
     "growth", (0, 512, 512), "<f4", "zarr", (16, 128, 128), "zarr", (64, 64, 64), 256 << 20, Bar(1, ("reblock",))
 )
@@ -40,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory", default="256MiB")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help="leave the sources in DIR")
+    parser.add_argument("--control", action="store_true", help="copy the arrays of either size with cp, too")
     return parser.parse_args()
 
 
@@ -49,18 +52,18 @@ def sized(workload: Workload, size: str) -> Workload:
     return replace(workload, shape=(max(64, parse_size(size) // plane // 64 * 64), 512, 512))
 
 
-def runs(workloads: list[Workload], options: argparse.Namespace) -> list[list[Run]]:
-    """Timed runs of each workload, in turns; the first round warms up."""
-    made = [path for workload in workloads if (path := source(workload, options.dir)) is not None]
-    found: list[list[Run]] = [[] for _ in workloads]
+def runs(entries: list[tuple[Contender, Workload]], options: argparse.Namespace) -> list[list[Run]]:
+    """Timed runs of each, in turns; the first round warms up."""
+    made = [path for _, workload in entries if (path := source(workload, options.dir)) is not None]
+    found: list[list[Run]] = [[] for _ in entries]
     try:
         for turn in range(options.repeat + 1):
-            for workload, mine in zip(workloads, found, strict=True):
-                run = run_once(OURS, sys.executable, workload, options.dir)
+            for (contender, workload), mine in zip(entries, found, strict=True):
+                run = run_once(contender, sys.executable, workload, options.dir)
                 if not run.correct:
-                    sys.exit(f"{workload.title}: {run.failed}")
-                size = format_size(workload.nbytes)
-                print(f"round {turn}: {size}: {run.seconds:.2f} s, peak {format_size(run.peak_bytes)}", file=sys.stderr)
+                    sys.exit(f"{contender.name}, {workload.title}: {run.failed}")
+                what = f"{contender.name}, {format_size(workload.nbytes)}"
+                print(f"round {turn}: {what}: {run.seconds:.2f} s, peak {format_size(run.peak_bytes)}", file=sys.stderr)
                 if turn:
                     mine.append(run)
     finally:
@@ -89,16 +92,18 @@ def grow(options: argparse.Namespace) -> bool:
     workloads = [
         sized(replace(CUBES, memory_bytes=parse_size(options.memory)), size) for size in (options.small, options.large)
     ]
-    small, large = runs(workloads, options)
+    entries = [(who, workload) for who in (OURS, *([CONTROL] if options.control else ())) for workload in workloads]
+    found = runs(entries, options)
     rates = [
         median(run.seconds for run in mine) / workload.nbytes
-        for mine, workload in zip((small, large), workloads, strict=True)
+        for mine, (_, workload) in zip(found, entries, strict=True)
     ]
-    peaks = [max(run.peak_bytes for run in mine) for mine in (small, large)]
-    sizes = [format_size(workload.nbytes) for workload in workloads]
+    peaks = [max(run.peak_bytes for run in mine) for mine in found]
+    for (who, workload), rate, peak in zip(entries, rates, peaks, strict=True):
+        print(f"{who.name}, {format_size(workload.nbytes)}: {1 / rate / 1e9:.2f} GB/s, peak {format_size(peak)}")
     growth, more = rates[1] / rates[0], peaks[1] - peaks[0]
-    print(f"{sizes[0]}: {1 / rates[0] / 1e9:.2f} GB/s, peak {format_size(peaks[0])}")
-    print(f"{sizes[1]}: {1 / rates[1] / 1e9:.2f} GB/s, peak {format_size(peaks[1])}")
+    if options.control:
+        print(f"{'time per byte, large over small, cp':<44}{rates[3] / rates[2]:>14.2f} ×")
     met = told("time per byte, large over small", f"{growth:.2f} ×", "1.2 ×", met=growth <= MOST_GROWTH)
     return told("peak memory, large − small", f"{more / 2**20:.1f} MiB", "16 MiB", met=more <= MOST_MEMORY) and met
 
@@ -115,7 +120,7 @@ def chunk_cost(options: argparse.Namespace) -> bool:
         )
         for one in (few, many)
     ]
-    found = [median(run.user_seconds for run in mine) for mine in runs([few, many], options)]
+    found = [median(run.user_seconds for run in mine) for mine in runs([(OURS, few), (OURS, many)], options)]
     each = (found[1] - found[0]) / (counts[1] - counts[0])
     for count, user in zip(counts, found, strict=True):
         print(f"{format_count(count)} chunks of source and target: {user:.2f} s of user time")

@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 import oracle
 from reblock.cost import buffer_bytes, held_elements
 from reblock.cost import memory as memory_module
-from reblock.cost.memory import FEW_BOXES, buffer_elements, long_axes, slab_axes, with_records, without_records
+from reblock.cost.memory import (
+    FEW_BOXES,
+    allocated_bytes,
+    buffer_elements,
+    flight_depth,
+    long_axes,
+    slab_axes,
+    with_records,
+    without_records,
+)
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, overlap
-from reblock.model import Access, Layout, Pass, Problem
+from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.testing.problems import grids, passes, problems, shapes, split, sweeps
 
 overlap_module = sys.modules[overlap.__module__]
@@ -77,6 +86,33 @@ def test_what_is_kept_of_many_boxes_counts(length: int, boxes: int, room: int) -
     assert with_records(most, boxes, target) <= room < with_records(most + 1, boxes, target)
     if boxes <= FEW_BOXES:
         assert with_records(length, boxes, target) == length
+
+
+@given(problems(), st.data(), st.integers(1, 12), st.integers(1, 4), st.integers(0, 10**5))
+def test_who_carries_a_plan_out_has_as_many_units_in_flight_as_who_made_it(
+    problem: Problem, data: st.DataObject, depth: int, coders: int, memory: int
+) -> None:
+    """The engine knows what was granted, not the budget that it was granted from."""
+    made = data.draw(passes(problem))
+    sides = (made, problem.source, problem.target)
+    plan = Plan("x", problem.shape, (made,), depth=depth, coders=coders)
+    granted = allocated_bytes(*sides, plan, memory)
+    found = flight_depth(*sides, depth, coders, memory)
+    assert 1 <= found <= depth
+    assert flight_depth(*sides, depth, coders, granted) == found
+    assert allocated_bytes(*sides, plan, granted) == granted
+
+
+def test_no_more_units_are_in_flight_than_find_room_in_write_boxes() -> None:
+    grid = Grid.of((700 << 20,), (100 << 20,))
+    source, target = replace(Layout.raw("u1", grid), codec="zstd"), Layout.raw("u1", grid)
+    made = Pass(grid, grid, grid, (0,), Access.UNITS, Access.RUNS)
+    # A box that is filled and one that is written: a third unit would wait for either.
+    assert [flight_depth(made, source, target, depth, 2, 4 << 30) for depth in (1, 2, 3, 12)] == [1, 2, 2, 2]
+    assert flight_depth(made, source, target, 12, 2, 500 << 20) == 1
+    # Chunks of a hundredth are many in a box.
+    small = replace(source, objects=(many := Grid.of((700 << 20,), (1 << 20,))), units=many)
+    assert flight_depth(made, small, target, 12, 2, 4 << 30) == 12
 
 
 def test_slabs_are_stretches_of_many_pages() -> None:

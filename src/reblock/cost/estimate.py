@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reblock.cost.flight import decoding_bytes, flight_bytes
+from reblock.cost.flight import decoding_bytes
 from reblock.cost.memory import (
     allocated_bytes,
     behind_bytes,
     buffer_bytes,
     held_elements,
+    planned_flight,
     slab_axes,
 )
 from reblock.cost.seeks import traffic
@@ -49,7 +50,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
     """Price one pass of a plan between two layouts on two devices."""
     reads = traffic(sweep.reads, source, sweep.read_access, coalesced=sweep.coalesced)
     writes = traffic(sweep.writes, target, sweep.write_access, writing=True)
-    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth, plan.coders)
+    room = plan.memory_bytes - planned_flight(sweep, source, target, plan, plan.memory_bytes)
     slabs = bool(slab_axes(sweep, target, room))
     seconds = float(pass_seconds(reads, writes, source, target, devices, slabs=slabs))
     peak = allocated_bytes(sweep, source, target, plan, plan.memory_bytes)
@@ -69,7 +70,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
     behind = behind_bytes(sweep, target)
-    room = plan.memory_bytes - flight_bytes(sweep, source, target, plan.depth, plan.coders)
+    room = plan.memory_bytes - planned_flight(sweep, source, target, plan, plan.memory_bytes)
     if sweep.reads.count < 2 or not behind:
         return 1.0
     return 1.0 + STALL * min(max(buffer_bytes(sweep, target, room) + behind - room, 0) / behind, 1.0)

@@ -31,7 +31,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from reblock.cost.flight import flight_bytes
+from reblock.cost.flight import flight_bytes, units_in_flight
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
@@ -291,14 +291,39 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
 
 
 def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
-    """What the engine allocates for a pass with as many units in flight as the plan says, inside a budget.
+    """What the engine allocates for a pass with as many units in flight as the plan says, inside a budget."""
+    flight = planned_flight(sweep, source, target, plan, memory_bytes)
+    boxes = _granted_bytes(sweep, target, plan.depth, flight, memory_bytes)
+    return with_records(boxes, sweep.writes.count, target) + flight
 
-    Beside the buffers that it must hold it keeps some more, so that boxes can still be written while the next ones
-    are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for
+
+def planned_flight(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
+    """Bytes beside the write boxes, with as many units in flight as the plan says."""
+    depth = flight_depth(sweep, source, target, plan.depth, plan.coders, memory_bytes)
+    return flight_bytes(sweep, source, target, depth, plan.coders)
+
+
+def flight_depth(sweep: Pass, source: Layout, target: Layout, depth: int, coders: int, memory_bytes: int) -> int:
+    """How many of `depth` units can be in flight: what arrives of them has its place in write boxes."""
+    wanted = prod(map(min, sweep.reads.largest, source.units.largest)) * target.itemsize
+    reading = depth
+    while source.encoded and reading > 1:
+        units = units_in_flight(sweep, source, reading, coders)
+        flight = flight_bytes(sweep, source, target, reading, coders)
+        if units * wanted <= _granted_bytes(sweep, target, depth, flight, memory_bytes):
+            break
+        reading = units - 1
+    return max(reading, 1)
+
+
+def _granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_bytes: int) -> int:
+    """Bytes of write boxes beside so many that are on their way, inside a budget, without what is kept of them.
+
+    Beside the buffers that it must hold the engine keeps some more, so that boxes can still be written while the next
+    ones are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for
     each unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first
     time costs time too.
     """
-    flight, depth = flight_bytes(sweep, source, target, plan.depth, plan.coders), plan.depth
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
     buffers = _box_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
@@ -309,7 +334,7 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, mem
     if room < behind:
         # Only whole boxes can use it.
         behind = max(room - room % max(box, 1), 0)
-    return with_records(buffers + behind, sweep.writes.count, target) + flight
+    return buffers + behind
 
 
 def behind_bytes(sweep: Pass, target: Layout) -> int:

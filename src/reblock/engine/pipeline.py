@@ -24,7 +24,7 @@ from time import perf_counter
 import numpy as np
 
 from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, units_in_flight
-from reblock.cost.memory import with_records
+from reblock.cost.memory import flight_depth, with_records
 from reblock.engine import native, rows
 from reblock.engine.buffers import (
     Berths,
@@ -114,7 +114,8 @@ class _Pipeline:
         self._source = disk or Disk(view.store.roots, watch.not_after_ns)
         self._disk = disk or Disk()
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
-        self._flight = flight_bytes(sweep, view.layout, store.layout, depth, coders)
+        reading = flight_depth(sweep, view.layout, store.layout, depth, coders, memory_bytes)
+        self._flight = flight_bytes(sweep, view.layout, store.layout, reading, coders)
         self._region = Region(self._flight)
         fill = fill_scalar(view.store)
         moves = compiled_moves(view, store, fill, watch) if disk is None and native.library() else None
@@ -124,13 +125,14 @@ class _Pipeline:
         self._verbatim = is_verbatim(sweep, view, store)
         # What is between the stages of a codec is counted for so many units only.
         self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
-        self._berths = _berths(view.layout, units_in_flight(sweep, view.layout, depth, coders), self._region)
+        self._berths = _berths(view.layout, units_in_flight(sweep, view.layout, reading, coders), self._region)
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth, self._coders = depth, coders
-        self._together = together(sweep, view.layout, depth) if self._moves is not None else 1
+        self._together = together(sweep, view.layout, reading) if self._moves is not None else 1
+        self._reading = readers(view.layout, reading, coders, self._together)
         if moves is not None:
             self._pieces = (
                 Units(view, moves, self._decoding, verbatim=self._verbatim)
@@ -156,12 +158,7 @@ class _Pipeline:
         with (
             ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, own) as self._writers,
             ThreadPoolExecutor(self._coders, "reblock-encode", _begin, own) as self._encoders,
-            ThreadPoolExecutor(
-                readers(self._view.layout, self._depth, self._coders, self._together),
-                "reblock-read",
-                _begin,
-                (*own, self._berths),
-            ) as self._readers,
+            ThreadPoolExecutor(self._reading, "reblock-read", _begin, (*own, self._berths)) as self._readers,
         ):
             try:
                 self._dispatch(tasks)
