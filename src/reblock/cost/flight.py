@@ -77,7 +77,7 @@ def _reading_bytes(sweep: Pass, source: Layout, units: int) -> int:
     visit = source.objects.largest_stored
     if sweep.read_access is Access.RUNS:
         visit = visit_shape(sweep, source)
-    return units * int(piece_bytes(prod(visit), source))
+    return int(units * piece_bytes(prod(visit), source))
 
 
 def decoding_bytes(source: Layout) -> int:
@@ -97,4 +97,6 @@ def visit_shape(sweep: Pass, source: Layout) -> tuple[int, ...]:
 def piece_bytes(visit: Any, source: Layout) -> Any:
     """Bytes of the piece in which raw elements are read: of a visit's size, but for the smallest and the largest."""
     least = min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize)
-    return np.clip(visit * source.itemsize, least, PIECE_BYTES)
+    size = visit * source.itemsize
+    # Numpy takes long over single numbers.
+    return np.clip(size, least, PIECE_BYTES) if isinstance(size, np.ndarray) else min(max(size, least), PIECE_BYTES)

@@ -32,9 +32,9 @@ class Device:
     """Rate of scattering elements from units into write buffers, all cores."""
     fresh_bytes_per_second: float = 2e9
     """Rate at which memory is touched for the first time: the system finds and clears every page."""
-    decode_bytes_per_second: dict[str, float] = field(default_factory=dict)
+    decode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)
     """Decoded bytes per second by codec name, all cores; `default` for the rest."""
-    encode_bytes_per_second: dict[str, float] = field(default_factory=dict)
+    encode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)
     """Decoded bytes per second by codec name, all cores; `default` for the rest."""
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ for any number of chunks. What a candidate costs comes from `reblock.cost`; the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from math import ceil, gcd, isqrt, lcm, prod
@@ -333,7 +333,7 @@ def _needs(problem: Problem, made: Pass) -> int | None:
         return refusal.needs_memory_bytes
 
 
-def search_kept(name: str, problem: Problem, rank: Callable[[Pass], Rank]) -> Plan:
+def search_kept(name: str, problem: Problem, rank: Callable[[Problem, Pass], Rank]) -> Plan:
     """Algorithm 2 of the thesis: the best rank among the candidate read shapes that fit; r̂ at once if it does."""
     orders = disk_orders(problem)
     target = problem.target.objects.axes
@@ -359,26 +359,29 @@ def search_kept(name: str, problem: Problem, rank: Callable[[Pass], Rank]) -> Pl
         free = [axis for axis in range(len(largest)) if axis not in fixed]
         most = max(int(MANY_CANDIDATES ** (1 / max(len(free), 1))), 3)
         lists = [options(axis, most) if axis in free else [best[axis]] for axis in range(len(largest))]
-        plan, least = first_fit(name, problem, _ranked(problem, _thesis_order(lists, orders[0]), rank), orders)
+        # A strategy is asked again for other budgets, which change what fits and no rank.
+        ranked = _ranked(replace(problem, memory_bytes=1), tuple(map(tuple, lists)), rank)
+        plan, least = first_fit(name, problem, ranked, orders)
     if plan is None:
         raise too_large(problem, least or 0, "the smallest candidate read shape")
     return plan
 
 
+@lru_cache(maxsize=8)
 def _ranked(
-    problem: Problem, candidates: Iterable[tuple[Choice, ...]], rank: Callable[[Pass], Rank]
+    problem: Problem, lists: tuple[tuple[Choice, ...], ...], rank: Callable[[Problem, Pass], Rank]
 ) -> list[tuple[Choice, ...]]:
-    """Candidates by rank, then as they came; those too irregular to be counted are left out."""
+    """Candidates by rank, then as the thesis has them; those too irregular to be counted are left out."""
     found = []
-    for place, choices in enumerate(candidates):
+    for place, choices in enumerate(_thesis_order(lists, disk_orders(problem)[0])):
         try:
-            found.append((rank(candidate(problem, choices, problem.source.order)), place, choices))
+            found.append((rank(problem, candidate(problem, choices, problem.source.order)), place, choices))
         except Refused:
             continue
     return [choices for _, _, choices in sorted(found, key=lambda one: one[:2])]
 
 
-def _thesis_order(lists: Sequence[list[Choice]], order: Sequence[int]) -> Iterable[tuple[Choice, ...]]:
+def _thesis_order(lists: Sequence[Sequence[Choice]], order: Sequence[int]) -> Iterable[tuple[Choice, ...]]:
     """By decreasing length along the fastest axis, then the next."""
     for combination in product(*(lists[axis] for axis in reversed(order))):
         by_axis = dict(zip(reversed(order), combination, strict=True))

@@ -22,12 +22,10 @@ Algorithm 2, with its eq. 3 corrected: the openings of source blocks are Π |R_d
 
 from __future__ import annotations
 
-from functools import partial
-
 from reblock.model import Plan, Problem
 from reblock.strategies.candidates import count_seeks, search_kept
 
 
 def propose(problem: Problem) -> Plan:
     """The read shape with the fewest seeks among the thesis' candidates."""
-    return search_kept("keep", problem, partial(count_seeks, problem))
+    return search_kept("keep", problem, count_seeks)

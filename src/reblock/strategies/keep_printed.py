@@ -15,7 +15,6 @@ Guédon (2020), section 3.2.6, eq. 3 and Table 4.
 
 from __future__ import annotations
 
-from functools import partial
 from math import prod
 
 from reblock.geometry import Grid, Overlap, overlap
@@ -25,7 +24,7 @@ from reblock.strategies.candidates import Rank, search_kept
 
 def propose(problem: Problem) -> Plan:
     """The read shape that the thesis' printed formula prefers."""
-    return search_kept("keep-printed", problem, partial(printed_seeks, problem))
+    return search_kept("keep-printed", problem, printed_seeks)
 
 
 def printed_seeks(problem: Problem, made: Pass) -> Rank:
