@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import oracle
 from reblock.cost import buffer_bytes, held_elements
 from reblock.cost import memory as memory_module
+from reblock.cost.flight import flight_bytes
 from reblock.cost.memory import (
     FEW_BOXES,
     allocated_bytes,
@@ -113,6 +114,21 @@ def test_no_more_units_are_in_flight_than_find_room_in_write_boxes() -> None:
     # Chunks of a hundredth are many in a box.
     small = replace(source, objects=(many := Grid.of((700 << 20,), (1 << 20,))), units=many)
     assert flight_depth(made, small, target, 12, 2, 4 << 30) == 12
+
+
+def test_boxes_that_wait_for_the_disk_are_counted_with_what_sticks_out() -> None:
+    blocks = Grid((Axis.regular(451, 69, padded=True), Axis.regular(999, 1001, padded=True)))
+    target = Layout.raw("u1", blocks)
+    made = Pass(
+        Grid.of((451, 999), (8, 999)), blocks.clipped(), Grid.whole((451, 999)), (0, 1), Access.RUNS, Access.UNITS
+    )
+    plan = Plan("x", (451, 999), (made,), depth=1)
+    box = 69 * 1001
+    source = Layout.raw("u1", Grid.whole((451, 999)))
+    flight = flight_bytes(made, source, target)
+    # Two that a read box may straddle, and as many as there is room for.
+    granted = [allocated_bytes(made, source, target, plan, flight + size) - flight for size in (2 * box, 3 * box)]
+    assert granted == [2 * box, 3 * box]
 
 
 def test_slabs_are_stretches_of_many_pages() -> None:

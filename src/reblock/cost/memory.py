@@ -74,13 +74,12 @@ class Steps:
 
 def held_elements(sweep: Pass) -> int:
     """Most elements read and not yet written at any step (the papers' count)."""
-    return _peak(sweep, sweep.order, padded=None)
+    return _peak(sweep, sweep.order, [0] * len(sweep.order))
 
 
 def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) -> int:
     """Most elements in write buffers at any step, if they are taken in slabs along some axes."""
-    padded = target if sweep.write_access is Access.UNITS else None
-    return _peak(sweep, slabs, padded=padded)
+    return _peak(sweep, slabs, _trails(sweep, target))
 
 
 def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
@@ -138,10 +137,19 @@ def with_pages(size: int) -> int:
     return size + size // SLAB_PART
 
 
-def _peak(sweep: Pass, slabs: Collection[int], *, padded: Layout | None) -> int:
+def _trails(sweep: Pass, target: Layout) -> list[int]:
+    """What the last write boxes have outside of the array, axis by axis."""
+    return [axis.trail if sweep.write_access is Access.UNITS else 0 for axis in target.objects.axes]
+
+
+def _longest(axis: Axis, trail: int) -> int:
+    """The longest block of an axis, if the last one is longer by what is outside."""
+    return max(axis.largest, axis.length - axis.start(axis.count - 1) + trail) if axis.count else 0
+
+
+def _peak(sweep: Pass, slabs: Collection[int], trails: Sequence[int]) -> int:
     """The peak where write boxes take memory element by element along some axes, and at once along the others."""
     grids = (sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes)
-    trails = [axis.trail for axis in padded.objects.axes] if padded else [0] * len(sweep.order)
     return _peak_of(tuple((*(axes[a] for axes in grids), trails[a], a not in slabs) for a in sweep.order))
 
 
@@ -181,7 +189,7 @@ def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: b
     """The different sweeps that tasks make along one axis."""
     if reads.count == tasks.count:
         # One read block per task: all of it comes in at once, so the longest task is the worst.
-        longest = max(tasks.largest, tasks.length - tasks.start(tasks.count - 1) + trail) if tasks.count else 0
+        longest = _longest(tasks, trail)
         return (Steps(longest, ((longest, longest, ((0, 0),)),), ((longest, 0),)),) if longest else ()
     found: dict[Steps, None] = {}
     for start, stop in _distinct_tasks(reads, writes, tasks):
@@ -327,7 +335,7 @@ def _granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
     buffers = _box_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
-    box = with_room(prod(sweep.writes.largest) * target.itemsize, target)
+    box = with_room(prod(map(_longest, sweep.writes.axes, _trails(sweep, target))) * target.itemsize, target)
     if buffers + flight + depth * box <= LITTLE_PEAK:
         behind = max(behind, depth * box)
     behind, room = min(behind, _all_bytes(target) - buffers), room - buffers
@@ -340,7 +348,7 @@ def _granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_
 def behind_bytes(sweep: Pass, target: Layout) -> int:
     """Bytes of boxes that wait to be written while others are read: those that two steps complete, or all there are."""
     sides = []
-    for axes in zip(sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes, strict=True):
-        classes = _classes(*axes, 0, allocated=True)
+    for *axes, trail in zip(sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes, _trails(sweep, target), strict=True):
+        classes = _classes(*axes, trail, allocated=True)
         sides.append(max((w for steps in classes for _, w, _ in steps.groups), default=0))
     return min(with_room(2 * prod(sides) * target.itemsize, target), buffer_bytes(sweep, target))
