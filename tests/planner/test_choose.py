@@ -107,3 +107,14 @@ def test_what_is_said_to_be_enough_is_enough() -> None:
         choose(tight)
     enough = replace(tight, memory_bytes=refusal.value.needs_memory_bytes or 0)
     assert choose(enough).cost.peak_bytes <= enough.memory_bytes
+
+
+def test_so_it_is_where_only_some_of_very_many_candidates_are_tried() -> None:
+    shape = (336, 84, 56, 125)
+    objects = Grid.of(shape, (172, 14, 50, 122), padded=True)
+    target = replace(Layout.raw("<f4", objects), codec="zstd:1", partial_reads=False, partial_writes=False)
+    tight = Problem(Layout.raw("<f4", Grid.whole(shape)), target, 1, PRESETS["nvme"])
+    with pytest.raises(InfeasibleError) as refusal:
+        choose(tight)
+    enough = replace(tight, memory_bytes=refusal.value.needs_memory_bytes or 0)
+    assert choose(enough, objective="seeks").cost.peak_bytes <= enough.memory_bytes

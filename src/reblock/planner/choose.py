@@ -132,7 +132,10 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     known = strategies()
     if strategy not in (AUTO, SEARCH, *known):
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
-    heard, unasked = _ask([name for name in (SEARCH, *known) if strategy in (AUTO, name)], problem, objective)
+    names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
+    heard, unasked = _ask(names, problem, objective)
+    if objective != "memory" and not any(a.plan for a in heard):
+        heard = [_thrifty(name, problem) for name in names]
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
         heard = _steady(heard, problem)
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
@@ -208,6 +211,15 @@ def _hear(name: str, problem: Problem, objective: str) -> Alternative:
         return Alternative(name, plan, cost, None, exact=exact)
     except Refused as refusal:
         return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
+
+
+def _thrifty(name: str, problem: Problem) -> Alternative:
+    """The plan of a strategy that takes the least memory: of very many candidates only the best by time are tried."""
+    thrifty = _hear(name, problem, "memory")
+    if thrifty.plan is None:
+        return thrifty
+    plan = fit(thrifty.plan, problem)
+    return Alternative(name, plan, total(estimate_passes(plan, problem), plan, problem), None)
 
 
 def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
