@@ -103,6 +103,17 @@ def test_memory_that_makes_room_goes_back_although_its_neighbours_stay() -> None
     assert (second.flat == 2).all()
 
 
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system takes nothing back")
+def test_memory_that_makes_room_goes_back_although_someone_still_refers_to_it() -> None:
+    """A thread that has given a buffer back may not have left the function that knew it."""
+    buffers = Buffers(4 << 20)
+    (memory,) = buffers.take([4 << 20])
+    memory.flat[:] = 7
+    buffers.give([memory])
+    assert len(buffers.take([3 << 20])) == 1
+    assert not memory.flat.any()
+
+
 def test_room_behind_a_buffer_counts() -> None:
     buffers = Buffers(100, lambda size: size + size // 10)
     first, second = buffers.take([40, 50, 2])

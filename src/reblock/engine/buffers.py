@@ -195,9 +195,12 @@ class Region:
         self._huge = True
 
     def cut(self, size: int) -> tuple[Flat, Release]:
-        """Fresh memory, and what gives it back to the system when others that share the mapping stay."""
-        if not _MAPPED_BYTES <= size < _HUGE_BYTES:
-            return allocate(size, self._map), _nothing
+        """Fresh memory, and what gives it back to the system though others share the mapping, or still refer to it."""
+        if size < _MAPPED_BYTES:
+            return allocate(size), _nothing
+        if size >= _HUGE_BYTES:
+            own = self._map(size)
+            return np.frombuffer(own, np.uint8, size), partial(_release, own, 0, len(own))
         with self._lock:
             mapping, start = self._mapping, self._next
             if mapping is None or start + size > len(mapping):
@@ -221,11 +224,9 @@ def slabs(size: int, whole: int) -> Memory:
     return memory
 
 
-def allocate(size: int, mapped: Callable[[int], mmap.mmap] | None = None) -> Flat:
+def allocate(size: int) -> Flat:
     """Fresh memory, page-aligned where it is large."""
-    if size < _MAPPED_BYTES:
-        return np.empty(size, np.uint8)
-    return np.frombuffer((mapped or _mapped)(size), np.uint8, size)
+    return np.empty(size, np.uint8) if size < _MAPPED_BYTES else np.frombuffer(_mapped(size), np.uint8, size)
 
 
 def _is_slow(mapping: mmap.mmap) -> bool:
