@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf, prod
 from typing import Any
 
@@ -134,7 +134,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
     names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
     heard, unasked = _ask(names, problem, objective)
-    if objective != "memory" and not any(a.plan for a in heard):
+    if objective != "memory" and not any(a.plan for a in heard) and least_memory(problem) <= problem.memory_bytes:
         heard = [_thrifty(name, problem) for name in names]
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
         heard = _steady(heard, problem)
@@ -272,6 +272,7 @@ def _worse(other: Alternative, best: Alternative, objective: str) -> str:
     return f"{mine[0] / theirs[0]:.3g} × the {names[objective]} of {best.strategy}" if theirs[0] else "worse"
 
 
+@lru_cache(maxsize=4)
 def least_memory(problem: Problem) -> int:
     """The smallest budget under which there is a plan: with a byte less there is none.
 
