@@ -134,7 +134,9 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
     names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
     heard, unasked = _ask(names, problem, objective)
-    if objective != "memory" and not any(a.plan for a in heard) and least_memory(problem) <= problem.memory_bytes:
+    stuck = objective != "memory" and not any(a.plan for a in heard)
+    # To look for the least is worth the time where it is said in the end, not for a single strategy.
+    if stuck and (strategy != AUTO or least_memory(problem) <= problem.memory_bytes):
         heard = [_thrifty(name, problem) for name in names]
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
         heard = _steady(heard, problem)
