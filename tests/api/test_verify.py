@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import reblock
 from reblock.errors import CorruptError, UsageError
-from reblock.storage.attributes import DIGEST
+from reblock.storage.records import ATTRIBUTE
 
 TARGETS: dict[str, dict[str, Any]] = {
     "y/": {"chunks": "5,4"},
@@ -67,15 +68,51 @@ def test_a_copy_gets_its_own(target: str) -> None:
     assert verdict.source_digest == part.digest
 
 
-def test_others_find_it_where_attributes_are(source: np.ndarray[Any, Any]) -> None:
+def test_others_do_not_see_it_among_the_attributes(source: np.ndarray[Any, Any]) -> None:
     h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
     digest = reblock.repartition("x.npy", "y.h5", chunks="5,4").digest
+    assert digest
     with h5py.File("y.h5") as file:
-        assert file["data"].attrs[DIGEST] == digest
+        assert dict(file["data"].attrs) == {}
+        assert digest.encode() in file["/"].id.get_comment(b"data")
         assert np.array_equal(file["data"][...], source)
     for target, options in (("y.zarr", {}), ("two.zarr", {"to_format": "zarr2"})):
         reblock.repartition("x.npy", target, chunks="5,4", **options)
-        assert zarr.open_array(target, mode="r").attrs[DIGEST] == digest
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            array = zarr.open_array(target, mode="r+")
+            assert dict(array.attrs) == {}
+            assert np.array_equal(array[...], source)
+            array.attrs["mine"] = 1
+        assert reblock.info(target)["digest"] == digest
+        assert reblock.info(target)["attributes"] == {"mine": 1}
+
+
+@pytest.mark.parametrize("target", ["y.zarr", "two.zarr", "y.h5"])
+def test_a_digest_among_the_attributes_is_still_read(target: str) -> None:
+    h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
+    options = {"to_format": "zarr2"} if target == "two.zarr" else {}
+    reblock.repartition("x.npy", target, chunks="5,4", digest=False, **options)
+    assert reblock.info(target)["digest"] is None
+    digest = reblock.verify("x.npy", target).target_digest
+    if target == "y.h5":
+        with h5py.File(target, "r+") as file:
+            file["data"].attrs[ATTRIBUTE] = digest
+    else:
+        zarr.open_array(target, mode="r+").attrs[ATTRIBUTE] = digest
+    assert reblock.info(target)["digest"] == digest
+    assert reblock.info(target)["attributes"] == {}
+    reblock.repartition(target, "copy.zarr", digest=False)
+    assert reblock.info("copy.zarr")["digest"] is None
+
+
+def test_a_comment_of_others_is_no_record() -> None:
+    h5py = pytest.importorskip("h5py")
+    for comment in (b"measured on a Tuesday", b"{", b'{"digest": 7, "job": ["x"]}', b'{"digest": "mine"}'):
+        with h5py.File("c.h5", "w") as file:
+            file["data"] = np.arange(6)
+            file["/"].id.set_comment(b"data", comment)
+        assert reblock.info("c.h5")["digest"] is None
 
 
 def test_differences_are_named_and_digests_differ(source: np.ndarray[Any, Any]) -> None:

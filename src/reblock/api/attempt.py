@@ -22,7 +22,7 @@ from reblock.api.scratch import KeptScratch, kept_folder
 from reblock.api.space import Need, check_space, need_of
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnevenError, UnfinishedError
-from reblock.model import Format, Plan, Schema, Store
+from reblock.model import Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
 from reblock.storage.location import Location
@@ -212,7 +212,7 @@ class Attempt:
         self._source.check()
         if self.digest:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
-        store.commit(self.sums)
+        store.commit(Record(digest=self.sums))
 
     def _teller(self, done: int, whole: int) -> Callable[[int], None]:
         lock = Lock()

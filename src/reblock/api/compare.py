@@ -78,7 +78,7 @@ def verify(
 
 def _since_written(store: Store, now: str) -> list[str]:
     """What the digest stored with an array says against its elements."""
-    stored = store.schema.digest
+    stored = store.schema.record.digest
     if stored is None or stored == now or stored.split("-")[0] != digest.VERSION:
         return []
     return [f"{store.location} is not what was written: the digest stored with it is {stored}, its elements have {now}"]
@@ -99,6 +99,6 @@ def info(source: Where | Array, *, format: str | None = None, allow_external: Se
         "codec": str(schema.codec),
         "fill_value": to_json({"fill": fill})[0].get("fill", str(fill)),
         "axes": list(schema.axes) if schema.axes else None,
-        "digest": schema.digest,
+        "digest": schema.record.digest,
         "attributes": to_json(schema.attributes)[0],
     }

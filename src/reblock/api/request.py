@@ -16,7 +16,7 @@ from reblock.errors import UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.geometry.notation import AUTO, Chunks, parse_chunks, parse_order, parse_region
-from reblock.model import Codec, Device, Format, Layout, Schema
+from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import proportional
 from reblock.storage.coding import coding
@@ -44,7 +44,7 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
         codec=schema.codec if codec is None else codec,
         fill_value=_cast(schema.fill_value, wanted_dtype),
         axes=names,
-        digest=None,
+        record=NO_RECORD,
         notes=(*schema.notes, *_conversion(schema.dtype, wanted_dtype)),
     )
 

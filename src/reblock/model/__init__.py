@@ -7,7 +7,7 @@ from reblock.model.ledger import Finished, Ledger, Sums
 from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import (
     Bytes,
     Decoder,
@@ -25,6 +25,7 @@ from reblock.model.store import (
 )
 
 __all__ = [
+    "NO_RECORD",
     "Access",
     "Bytes",
     "Codec",
@@ -44,6 +45,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Read",
+    "Record",
     "Roots",
     "Schema",
     "Scratch",

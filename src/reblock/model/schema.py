@@ -13,6 +13,23 @@ from reblock.model.codec import Codec
 
 
 @dataclass(frozen=True)
+class Record:
+    """What a run writes down beside an array, where readers of the format do not show it."""
+
+    digest: str | None = None
+    """Digest of the elements."""
+    job: str | None = None
+    """Which job made the array: short printable ASCII."""
+
+    def __bool__(self) -> bool:
+        return (self.digest, self.job) != (None, None)
+
+
+#: Nothing written down.
+NO_RECORD = Record()
+
+
+@dataclass(frozen=True)
 class Schema:
     """Shape, type, chunking, codec and metadata of an array."""
 
@@ -34,8 +51,8 @@ class Schema:
     """User metadata: values are JSON values, numpy scalars or numpy arrays."""
     axes: tuple[str, ...] | None = None
     """Names of the axes."""
-    digest: str | None = None
-    """Digest of the elements that was stored with the array, where one was."""
+    record: Record = NO_RECORD
+    """What the run that made the array wrote down beside it; empty where there is nothing."""
     notes: tuple[str, ...] = ()
     """What could not be kept as it was, in words for the report."""
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from reblock.geometry import Box
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 
 #: Any run of bytes.
 Bytes = bytes | bytearray | memoryview
@@ -174,11 +174,11 @@ class Store(Protocol):
     def checkpoint(self) -> None:
         """Make durable what was handed to `write_unit` and `write_box`; files that the engine wrote it syncs itself."""
 
-    def commit(self, digest: str | None = None) -> None:
+    def commit(self, record: Record = NO_RECORD) -> None:
         """Finish the array: metadata last, everything durable, handles closed.
 
-        The digest of its elements is stored with it where the format has a place for it, and may be asked for again
-        as `schema.digest`.
+        The record is stored with it where the format has a place that other readers ignore, and may be asked for
+        again as `schema.record`. It is never one of the attributes.
         """
 
     def abort(self) -> None:

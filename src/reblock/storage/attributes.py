@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-#: Name under which formats with attributes keep the digest of the elements.
-DIGEST = "reblock_digest"
 #: Numpy scalars that come back from JSON as they were, but for the class.
 _PLAIN = (np.bool_, np.int64, np.float64, np.str_)
 #: Deepest nesting that is kept; the same that `checks.parse_json` reads back.
@@ -40,23 +37,6 @@ def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if changed:
         notes.append(f"attributes {', '.join(changed)} became plain JSON numbers, text and lists")
     return kept, notes
-
-
-def take_digest(attributes: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The digest among attributes as they are stored, and all others: a copy of an array gets its own."""
-    found = attributes.get(DIGEST)
-    rest = {key: value for key, value in attributes.items() if key != DIGEST}
-    return (found if isinstance(found, str) and is_digest(found) else None), rest
-
-
-def with_digest(attributes: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
-    """Attributes as they are stored."""
-    return dict(attributes) if digest is None else {**attributes, DIGEST: digest}
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text can be a digest, of this version or another."""
-    return re.fullmatch(r"rb[0-9]{1,4}-[0-9a-f]{8,128}", text) is not None
 
 
 def _convert(value: Any, depth: int) -> Any:

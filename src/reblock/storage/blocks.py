@@ -24,7 +24,7 @@ from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
 from reblock.storage.blocks_manifest import MANIFEST, Manifest, read_manifest, write_manifest
@@ -88,10 +88,10 @@ class BlocksStore(RawByExtent):
     def checkpoint(self) -> None:
         sync(self.path)
 
-    def commit(self, digest: str | None = None) -> None:
+    def commit(self, record: Record = NO_RECORD) -> None:
         # Names of the blocks first: where the manifest is, the blocks are.
         sync(self.path)
-        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, digest=digest)))
+        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)))
         sync(self.path)
         sync(os.path.dirname(os.path.abspath(self.path)))
 

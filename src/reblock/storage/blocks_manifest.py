@@ -13,7 +13,8 @@
       "fill_value": null,               or the element's bytes in hexadecimal
       "axes": null,                     or a name per axis
       "attributes": {},
-      "reblock_digest": "rb1-…"         digest of the elements, where one was taken
+      "reblock_digest": "rb1-…",        digest of the elements, where one was taken
+      "reblock_job": "…"                which job made it, where it said
     }
 """
 
@@ -31,7 +32,6 @@ from reblock.errors import FormatError
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Index
-from reblock.storage.attributes import take_digest, with_digest
 from reblock.storage.checks import (
     check_chunks,
     check_dtype,
@@ -43,10 +43,13 @@ from reblock.storage.checks import (
     show,
 )
 from reblock.storage.files import disk_errors, write_file
+from reblock.storage.records import record_from_json, record_to_json
 
 #: Name of the manifest in its folder.
 MANIFEST = "reblock.json"
 _VERSION = 1
+#: Before the names of a record's members.
+_RECORD = "reblock_"
 #: Headers of blocks are shorter than this, see `npy_header`.
 _MAX_OFFSET = 1 << 16
 
@@ -91,7 +94,7 @@ def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
         fill_value=_fill_from(found.get("fill_value"), dtype, path),
         attributes=_check_attributes(found.get("attributes"), path),
         axes=_check_axes(found.get("axes"), len(shape), path),
-        digest=take_digest(found)[0],
+        record=record_from_json({key: found.get(_RECORD + key) for key in ("digest", "job")}),
     )
     suffix, files = _check_files(found["files"], path)
     offset = check_integer(found.get("offset", 0), what="the offset", where=path)
@@ -119,7 +122,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": dict(schema.attributes),
     }
-    document = with_digest(document, schema.digest)
+    document |= {_RECORD + key: text for key, text in record_to_json(schema.record).items()}
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
     path = os.path.join(folder, MANIFEST)
     # By renaming, so that a commit can be repeated after a crash.

@@ -28,9 +28,8 @@ from reblock.errors import CorruptError, StorageError, TargetExistsError
 from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, Way, fresh
-from reblock.storage.attributes import DIGEST
 from reblock.storage.coding import coding
 from reblock.storage.files import sync
 from reblock.storage.hdf5_adapt import adapt_schema
@@ -45,7 +44,7 @@ from reblock.storage.hdf5_filters import (
 )
 from reblock.storage.hdf5_foreign import Foreign, find
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
-from reblock.storage.hdf5_metadata import Stored, describe_own, write_attributes
+from reblock.storage.hdf5_metadata import Stored, describe_own, write_record
 from reblock.storage.hdf5_seal import break_seal, check_seal, seal
 from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, recover, telling
 from reblock.storage.roots import FileRoots
@@ -291,16 +290,16 @@ class Hdf5Store:
         if self._shadow is None:
             sync(self.path)
 
-    def commit(self, digest: str | None = None) -> None:
-        """Close and make durable; but for the digest the metadata has been complete since creation."""
+    def commit(self, record: Record = NO_RECORD) -> None:
+        """Close and make durable; but for the record the metadata has been complete since creation."""
         with self._calling("close"):
             break_seal(self.path)
-            if digest is not None:
+            if record:
                 if self._shadow is None:
                     # Through a shadow here too, so that a kill does not tear what the engine has written.
                     self._close()
                     self._mode = "r+"
-                write_attributes(self._open(), {DIGEST: digest})
+                write_record(self._open(), record)
             self._close()
             if self._shadow is not None:
                 self._shadow.checkpoint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import CorruptError, DiskError, ExternalError, FormatError
+from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, StorageError
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import Record, Schema
 from reblock.storage import checks
-from reblock.storage.attributes import take_digest
+from reblock.storage.checks import parse_json
 from reblock.storage.hdf5_file import FAILURES, library
 from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5_index import address_shift, edges_are_raw
 from reblock.storage.hdf5_wire import pack, unpack
+from reblock.storage.records import record_to_json, take_record
 from reblock.storage.roots import FileRoots
 
 #: Kinds of elements that HDF5 and h5py hold as plain bytes.
@@ -82,6 +84,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "fill": pack(_fill(dataset, dcpl, dtype)),
         "attributes": {name: pack(value) for name, value in attributes.items()},
         "axes": axes,
+        "record": _read_record(dataset),
         "notes": [*notes, *more],
     }
 
@@ -113,7 +116,8 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
     if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
         raise CorruptError(f"{where}: {need} bytes at {offset} end after the file, which has {size}")
     axes = facts["axes"]
-    digest, attributes = take_digest({str(name): unpack(value) for name, value in facts["attributes"].items()})
+    attributes = {str(name): unpack(value) for name, value in facts["attributes"].items()}
+    record, attributes = take_record(attributes, facts["record"])
     schema = Schema(
         shape,
         dtype,
@@ -122,7 +126,7 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
         fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
         attributes=attributes,
         axes=None if axes is None else tuple(map(str, axes)),
-        digest=digest,
+        record=record,
         notes=tuple(map(str, facts["notes"])),
     )
     return schema, Stored(
@@ -186,6 +190,26 @@ def _fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
     if dcpl.fill_value_defined() == library().h5d.FILL_VALUE_USER_DEFINED:
         fill[...] = dataset.fillvalue
     return fill[()]
+
+
+# -------------------------------------------------------------------- record
+def _read_record(dataset: Any) -> Any:
+    """The comment of a dataset as JSON, if it is that: others write comments too."""
+    try:
+        # h5o.get_comment of h5py 3 gives back memory that it has never written to.
+        text = dataset.file["/"].id.get_comment(dataset.name.encode("utf-8", "surrogateescape"))
+        return parse_json(text, where="") if text.startswith(b"{") else None
+    except (*FAILURES, FormatError):
+        return None
+
+
+def write_record(dataset: Any, record: Record) -> None:
+    """Write a record as the dataset's comment, which h5dump shows, and NetCDF's tools and xarray do not."""
+    root, name = dataset.file["/"].id, dataset.name.encode("utf-8", "surrogateescape")
+    text = json.dumps(record_to_json(record)).encode()
+    root.set_comment(name, text)
+    if root.get_comment(name) != text:
+        raise StorageError(f"{dataset.file.filename}::{dataset.name}: HDF5 gives back another comment than was written")
 
 
 # -------------------------------------------------------------------- attributes

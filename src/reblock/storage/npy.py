@@ -18,7 +18,7 @@ from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
@@ -73,7 +73,7 @@ class NpyStore(RawByExtent):
     def checkpoint(self) -> None:
         sync(self.path)
 
-    def commit(self, digest: str | None = None) -> None:  # noqa: ARG002 - a .npy file has no place for it
+    def commit(self, record: Record = NO_RECORD) -> None:  # noqa: ARG002 - a .npy file has no place for it
         self._check_size()
         sync(self.path)
         sync(os.path.dirname(self.path) or ".")

@@ -18,13 +18,14 @@ import numpy as np
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
 from reblock.storage import zarr_blocks, zarr_shards
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.durable import make_durable
 from reblock.storage.files import disk_errors, read_head, sync, write_file
+from reblock.storage.records import FILE, record_to_json
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_blocks import Blocks
 from reblock.storage.zarr_codecs import Chain
@@ -217,11 +218,11 @@ class ZarrStore(ByExtent):
     def checkpoint(self) -> None:
         sync(self.folder)
 
-    def commit(self, digest: str | None = None) -> None:
+    def commit(self, record: Record = NO_RECORD) -> None:
         if self.made_of is None:
             return
         self._write_indices()
-        schema = replace(self.made_of, digest=digest)
+        schema = replace(self.made_of, record=record)
         for name, text in _files(schema, _parts(self.path, self.inner), self.meta.version):
             # The array's own metadata comes last: before that, nothing opens here.
             _replace_file(os.path.join(self.path, name), text.encode())
@@ -317,6 +318,8 @@ def _files(schema: Schema, parts: list[str], version: int) -> tuple[tuple[str, s
     files = [(f"{name}/.zgroup".lstrip("/"), _text({"zarr_format": 2})) for name in groups]
     if attributes:
         files.append((f"{below}.zattrs", _text(attributes)))
+    if schema.record:
+        files.append((below + FILE, _text(record_to_json(schema.record))))
     return (*files, (f"{below}.zarray", _text(document)))
 
 
@@ -347,9 +350,11 @@ def _read_array(folder: str, roots: Roots) -> Meta | None:
     path = os.path.join(folder, ".zarray")
     if not os.path.lexists(path):
         return None
-    attributes = os.path.join(folder, ".zattrs")
-    found = load_json(attributes, roots) if os.path.lexists(attributes) else {}
-    return parse_v2(load_json(path, roots), found, where=path)
+    attributes, record = (
+        load_json(beside, roots) if os.path.lexists(beside) else {}
+        for beside in (os.path.join(folder, name) for name in (".zattrs", FILE))
+    )
+    return parse_v2(load_json(path, roots), attributes, where=path, record=record)
 
 
 def _is_group(folder: str) -> bool:

@@ -16,9 +16,9 @@ from reblock.geometry.grid import inverse
 from reblock.model.codec import Codec, Stage
 from reblock.model.layout import Coding, Layout
 from reblock.model.schema import Schema
-from reblock.storage.attributes import take_digest
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
 from reblock.storage.coding import coding, shard_coding
+from reblock.storage.records import MEMBER, take_record
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_nested import Nested
 from reblock.storage.zarr_stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
@@ -120,8 +120,8 @@ def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -
 
 
 # ---------------------------------------------------------------- v2, reading
-def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, where: str) -> Meta:
-    """The array that a `.zarray` and its `.zattrs` describe."""
+def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, where: str, record: Any = None) -> Meta:
+    """The array that a `.zarray` and its `.zattrs` describe, with what a run wrote down beside it."""
     check_keys(document, ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order"), where=where)
     if document["zarr_format"] != 2:
         raise FormatError(f"{where}: zarr_format must be 2 here, not {show(document['zarr_format'])}")
@@ -137,7 +137,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     if document["order"] not in ("C", "F"):
         raise FormatError(f"{where}: the order must be 'C' or 'F', not {show(document['order'])}")
     axes = range(len(shape))
-    digest, rest = take_digest(attributes)
+    found, rest = take_record(attributes, record)
     schema_axes, rest = axes_v2(rest, len(shape))
     schema = Schema(
         shape,
@@ -148,7 +148,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
         attributes=rest,
         axes=schema_axes,
-        digest=digest,
+        record=found,
     )
     chain = _chain(list(schema.codec.stages), dtype, prod(chunks) * dtype.itemsize, where)
     return Meta(2, schema, _layout(schema), chain, "", separator)
@@ -199,7 +199,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     objects = _regular(settings.get("chunk_shape"), shape, dtype, where)
     prefix, separator = _keys_v3(document["chunk_key_encoding"], where)
     pipe = _Pipe.of(document["codecs"], len(shape), dtype, where)
-    digest, attributes = take_digest(_attributes(document.get("attributes", {}), where))
+    record, attributes = take_record(_attributes(document.get("attributes", {}), where), document.get(MEMBER))
     chunks, shard, chain = objects, None, None
     order, dtype, stages = pipe.order, pipe.dtype, pipe.stages
     if pipe.shard is not None:
@@ -220,7 +220,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
         attributes=attributes,
         axes=_axes_v3(document.get("dimension_names"), len(shape), where),
-        digest=digest,
+        record=record,
         notes=(_NESTED_NOTE,) if chain else (),
     )
     layout = _layout(schema)

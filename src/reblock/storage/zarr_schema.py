@@ -14,8 +14,9 @@ from reblock.geometry import Axis
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
-from reblock.storage.attributes import to_json, with_digest
+from reblock.storage.attributes import to_json
 from reblock.storage.checks import dtype_problem, show
+from reblock.storage.records import MEMBER, record_to_json
 from reblock.storage.zarr_codecs import Chain, trial
 from reblock.storage.zarr_meta import DIMENSIONS, INDEX_BYTES, Meta, axes_v2, parse_v2, parse_v3
 from reblock.storage.zarr_stages import FILTERS, V3, check, check_v3, config, config_v3, lossless, specified
@@ -267,10 +268,12 @@ def document_v3(schema: Schema) -> dict[str, Any]:
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=3),
         "codecs": codecs,
-        "attributes": with_digest(schema.attributes, schema.digest),
+        "attributes": dict(schema.attributes),
     }
     if schema.axes is not None:
         document["dimension_names"] = [name or None for name in schema.axes]
+    if schema.record:
+        document[MEMBER] = {"must_understand": False, **record_to_json(schema.record)}
     return document
 
 
@@ -283,7 +286,7 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
     configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
     # A chain that ends in a filter has no compressor.
     last = configs.pop() if configs and schema.codec.stages[-1].name not in FILTERS else None
-    attributes = with_digest(schema.attributes, schema.digest)
+    attributes = dict(schema.attributes)
     if schema.axes is not None:
         attributes[DIMENSIONS] = list(schema.axes)
     document = {

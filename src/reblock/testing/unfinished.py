@@ -13,9 +13,10 @@ import pytest
 
 from reblock.errors import StorageError, UsageError
 from reblock.model.codec import Codec
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Format
 from reblock.testing.arrays import Array, in_byte_order, noise, same_bits
+from reblock.testing.compare import same_value
 from reblock.testing.reference_io import read_array, write_array
 
 
@@ -101,6 +102,23 @@ class UnfinishedContract(FormatTools):
         with pytest.raises(StorageError):
             self.make_format().reopen(self.path(tmp_path), self.inner, schema)
         assert os.listdir(tmp_path) == []
+
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    def test_a_record_is_kept_and_is_no_attribute(self, tmp_path: Path, codec: str) -> None:
+        """All of it, or nothing where the format has no place for it."""
+        wanted = Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec), attributes={"a": "b"})
+        schema, kind, path = self.adapt(wanted, {"codec"}), self.make_format(), self.path(tmp_path)
+        expected = in_byte_order(noise((9, 7), "<i4"), schema.dtype)
+        store = kind.create(path, self.inner, schema)
+        write_array(store, expected)
+        record = Record(digest="rb1-0123456789abcdef", job="1-fedcba9876543210")
+        store.commit(record)
+        found = kind.open(path, self.inner)
+        assert found.schema.record in (record, NO_RECORD)
+        assert same_value(found.schema.attributes, schema.attributes)
+        assert same_bits(read_array(found), expected)
+        # An array that is made of it does not get it.
+        assert kind.adapt(found.schema, ()).attributes == found.schema.attributes
 
     def test_files_that_describe_an_array(self, tmp_path: Path) -> None:
         path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
