@@ -241,8 +241,10 @@ def _is_slow(mapping: mmap.mmap) -> bool:
 
 def _mapped(size: int, *, huge: bool = True) -> mmap.mmap:
     # Python maps memory for several processes unless told otherwise, and gets no huge pages for that.
-    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    mapping = mmap.mmap(-1, round_up(size), **private)
+    if hasattr(mmap, "MAP_PRIVATE"):
+        mapping = mmap.mmap(-1, round_up(size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    else:
+        mapping = mmap.mmap(-1, round_up(size))
     if size >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         mapping.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
     return mapping

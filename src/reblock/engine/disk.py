@@ -78,10 +78,10 @@ class Handle:
     def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
         """A run of bytes somewhere in a staging buffer that has two pages to spare, and how many there were."""
         if not self.direct:
-            return staging[:size], self.read(memoryview(staging[:size]), offset, once=once)  # type: ignore[arg-type]
+            return staging[:size], self.read(staging[:size].data, offset, once=once)
         before = offset % PAGE_BYTES
         whole = round_up(before + size)
-        got = self.read(memoryview(staging[:whole]), offset - before)  # type: ignore[arg-type]
+        got = self.read(staging[:whole].data, offset - before)
         return staging[before : before + size], min(max(got - before, 0), size)
 
     def write(self, parts: Sequence[Bytes], offset: int) -> None:

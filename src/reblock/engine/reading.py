@@ -204,7 +204,7 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
             raise visit.corrupt(handle.path, begin, size, f"only {got} bytes are there")
         return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
     flat = staging("stored", size)[:size]
-    memory = memoryview(flat)  # type: ignore[arg-type]  # numpy arrays are buffers
+    memory = flat.data
     for number, offset in enumerate(piece.offsets.tolist()):
         begin = origin + offset * layout.itemsize
         got = handle.read(memory[number * step : (number + 1) * step], begin)

@@ -103,7 +103,7 @@ class Visits:
             if bounds is not None:
                 table[:, native.HEAD :] = bounds.reshape(len(bounds), -1)
                 table[:, 5] = (bounds[:, :, :2] == bounds[:, :, 2:4]).all((1, 2))
-                most *= int((bounds[:, :, 3] - bounds[:, :, 2]).prod(1).max())
+                most *= int(np.max((bounds[:, :, 3] - bounds[:, :, 2]).prod(1)))
             yield Rows(first, table, files, most)
 
     def _find(self, firsts: Index, shape: tuple[int, ...], groups: Groups, first: int) -> Files:

@@ -132,8 +132,8 @@ def _best_that_fits(
     more = MANY_MORE
     for tried, made in enumerate(candidates):
         rest = least[tried:]
-        if tried >= MANY_TRIALS or (best is not None and (not more or rest.min() >= best.rank[0])):
-            return best, best is not None and bool(rest.min() >= best.rank[0])
+        if tried >= MANY_TRIALS or (best is not None and (not more or np.min(rest) >= best.rank[0])):
+            return best, best is not None and bool(np.min(rest) >= best.rank[0])
         more -= best is not None
         light = _lightest(made, problem, orders, slabs=scope.slabs)
         if light is not None:

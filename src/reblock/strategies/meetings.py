@@ -64,7 +64,7 @@ def most_blocks(blocks: Axis, outer: Axis) -> int:
     repeats = last - first > 2 * period
     cuts = np.concatenate([outer.cuts(0, first + period), outer.cuts(last)]) if repeats else outer.cuts()
     ends = outer.starts(outer.indices(cuts) + 1)
-    return int((blocks.indices(ends - 1) - blocks.indices(cuts)).max()) + 1
+    return int(np.max(blocks.indices(ends - 1) - blocks.indices(cuts))) + 1
 
 
 def _select(axis: Axis, other: Axis, keep: Callable[[Ints], npt.NDArray[np.bool_]]) -> Axis:
