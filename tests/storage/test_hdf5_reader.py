@@ -21,6 +21,7 @@ import pytest
 from corpus.cases import SAMPLE
 from corpus.make import CASES, make
 from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, StorageError
+from reblock.model import element
 from reblock.storage import hdf5_reader
 from reblock.storage.hdf5 import FORMAT
 from reblock.storage.hdf5_reader import Reader
@@ -166,9 +167,9 @@ def test_errors_come_over_as_they_were() -> None:
 def test_values_come_over_as_they_were(value: Any) -> None:
     again = unpack(pack(value))
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, bytes):
-        assert (type(again), again.dtype, again.shape, again.tobytes()) == (
-            type(value), value.dtype, value.shape, value.tobytes()
-        )  # fmt: skip
+        # A long double has bytes that are no part of its value.
+        before, after = (element(one, value.dtype).tobytes() for one in (value, again))
+        assert (type(again), again.dtype, again.shape, after) == (type(value), value.dtype, value.shape, before)
     else:
         assert type(again) is type(value)
         assert same_value(again, value)

@@ -8,11 +8,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from reblock.engine import View
 from reblock.errors import ChangedError
-from reblock.model import Format, Plan, Schema
+from reblock.model import Format, Plan, Schema, element
 from reblock.storage import attributes
 from reblock.storage.files import disk_errors
 from reblock.storage.location import Location
@@ -120,7 +118,7 @@ def _describe(schema: Schema) -> dict[str, Any]:
         "shards": None if schema.shards is None else list(schema.shards),
         "order": list(schema.order),
         "codec": str(schema.codec),
-        "fill value": None if fill is None else np.asarray(fill, schema.dtype).tobytes().hex(),
+        "fill value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
     }

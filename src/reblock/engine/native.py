@@ -20,7 +20,7 @@ import numpy.typing as npt
 from reblock.engine.view import Array
 from reblock.geometry.axis import Ints
 from reblock.model import Decoder as Functions
-from reblock.model import Flat
+from reblock.model import Flat, element
 
 #: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
 HEAD = 6
@@ -157,7 +157,7 @@ class Moves:
         dtype: np.dtype[Any],
         source_order: Sequence[int],
         target_order: Sequence[int],
-        fill: object,
+        fill: Array,
         fills: bool,
         direct: int,
         digest: bool,
@@ -169,7 +169,7 @@ class Moves:
             raise OSError("the compiled loop was not built")
         self._library = found
         orders = (np.array(one or [0], np.int64) for one in (shape, target_order, source_order))
-        self._kept = (*orders, np.array([fill], dtype))
+        self._kept = (*orders, element(fill, dtype).reshape(1))
         self._pass = Pass(
             *(len(shape), dtype.itemsize, component(dtype), int(digest), direct, int(fills), not_after, flags),
             *map(address, self._kept),

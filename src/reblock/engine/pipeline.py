@@ -58,7 +58,7 @@ from reblock.engine.scatter import Scatter, Window
 from reblock.engine.shards import Shards, shards
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
-from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_scalar, is_verbatim
+from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_element, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Index, Layout, Pass, Store, Sums, Way
@@ -117,7 +117,7 @@ class _Pipeline:
         reading = flight_depth(sweep, view.layout, store.layout, depth, coders, memory_bytes)
         self._flight = flight_bytes(sweep, view.layout, store.layout, reading, coders)
         self._region = Region(self._flight)
-        fill = fill_scalar(view.store)
+        fill = fill_element(view.store)
         moves = compiled_moves(view, store, fill, watch) if disk is None and native.library() else None
         self._visits = rows.Visits(view, self._full)
         fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype

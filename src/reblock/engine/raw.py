@@ -16,7 +16,7 @@ from reblock.engine.reading import raise_problem
 from reblock.engine.report import Times
 from reblock.engine.rows import Rows
 from reblock.engine.scatter import Window, take
-from reblock.engine.view import View
+from reblock.engine.view import Array, View
 from reblock.engine.watch import Watch
 from reblock.geometry.axis import Ints
 from reblock.model import Scratch, Store, Traffic
@@ -56,7 +56,7 @@ class Raw:
         return Done(result.elements, take(window, completed, result.completed), [], traffic, times, result.missing)
 
 
-def compiled_moves(view: View, store: Store, fill: object, watch: Watch) -> native.Moves:
+def compiled_moves(view: View, store: Store, fill: Array, watch: Watch) -> native.Moves:
     """The compiled loop for this pass."""
     return native.Moves(
         shape=store.layout.shape,

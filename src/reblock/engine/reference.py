@@ -15,7 +15,7 @@ from reblock.engine.disk import Disk
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
-from reblock.engine.writing import Boxes, Buffer, Writer, fill_scalar
+from reblock.engine.writing import Boxes, Buffer, Writer, fill_element
 from reblock.model import Index, Pass, Store, Traffic
 
 
@@ -25,7 +25,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
     began = perf_counter()
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
     writer = Writer(store, boxes, disk)
-    fill = fill_scalar(view.store)
+    fill = fill_element(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     measured = Measured()
     region = Region()

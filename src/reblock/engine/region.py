@@ -17,7 +17,7 @@ from reblock.engine.disk import Disk
 from reblock.engine.reading import full_axes, visits
 from reblock.engine.reference import load_visit, require_fill
 from reblock.engine.view import Array, View, part
-from reblock.engine.writing import fill_scalar
+from reblock.engine.writing import fill_element
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Sums
 
@@ -29,7 +29,7 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
     out = np.empty(box.shape, layout.dtype)
     full = full_axes(layout, Access.RUNS if layout.partial_reads else Access.UNITS, 0)
     staging = Staging()
-    fill = fill_scalar(view.store)
+    fill = fill_element(view.store)
     for visit in visits(view, box, full, PIECE_BYTES):
         for loaded in load_visit(visit, disk, staging):
             here = part(out, loaded.wanted.within(box))

@@ -16,6 +16,7 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.reading import Loaded
+from reblock.engine.view import Array
 from reblock.engine.writing import Boxes, Buffer
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
@@ -82,7 +83,7 @@ class Window:
 class Scatter:
     """Knows the write boxes of one pass."""
 
-    def __init__(self, boxes: Boxes, fill: object, moves: native.Moves | None, *, digest: bool) -> None:
+    def __init__(self, boxes: Boxes, fill: Array, moves: native.Moves | None, *, digest: bool) -> None:
         self._writes, self._target = boxes.writes, boxes.layout
         self._stored = boxes.layout.objects if boxes.access is Access.UNITS else boxes.writes
         self._fill = fill

@@ -23,7 +23,23 @@ from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError
 from reblock.geometry import Box, Grid
 from reblock.geometry.runs import runs
-from reblock.model import Access, Extent, Finished, Flat, Index, Layout, Pass, Scratch, Store, Sums, Traffic, Way, fresh
+from reblock.model import (
+    Access,
+    Extent,
+    Finished,
+    Flat,
+    Index,
+    Layout,
+    Pass,
+    Scratch,
+    Store,
+    Sums,
+    Traffic,
+    Way,
+    clear_padding,
+    element,
+    fresh,
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ class Buffer:
         record = self.memory.record
         return Sums(record[2], record[3])
 
-    def take(self, loaded: Loaded, fill: object, shape: Index | None) -> tuple[int, Sums]:
+    def take(self, loaded: Loaded, fill: Array, shape: Index | None) -> tuple[int, Sums]:
         """Copy what belongs here out of loaded elements: how many they were, and their sums if the shape is given."""
         shared = self.box.intersect(loaded.wanted)
         if shared is None:
@@ -124,6 +140,8 @@ class Buffer:
             here[...] = fill
         else:
             here[...] = part(loaded.array, shared.within(loaded.box))
+            if loaded.array.dtype != here.dtype:
+                clear_padding(here)
         return shared.size, Sums() if shape is None else sums(here, shared.start, shape)
 
     def arrived(self, count: int, added: Sums) -> bool:
@@ -171,8 +189,7 @@ class Writer:
     def pad(self, buffer: Buffer, part: Box) -> None:
         """Fill a part of a buffer, if anything of the buffer sticks out of the array."""
         if buffer.elements * self.store.layout.itemsize != buffer.memory.flat.size:
-            fill = self.store.schema.fill_value
-            buffer.array[part.within(buffer.stored).slices] = 0 if fill is None else fill
+            buffer.array[part.within(buffer.stored).slices] = fill_element(self.store)
 
     # ---------------------------------------------------------------- many boxes
     def encode(self, buffers: Sequence[Buffer], times: Times, scratch: Scratch = fresh) -> bool:
@@ -318,7 +335,7 @@ def is_verbatim(sweep: Pass, view: View, store: Store) -> bool:
     )
 
 
-def fill_scalar(store: Store) -> object:
-    """What an element that is not stored is worth."""
+def fill_element(store: Store) -> Array:
+    """An element that is not stored."""
     fill = store.schema.fill_value
-    return np.zeros((), store.layout.dtype)[()] if fill is None else fill
+    return element(np.zeros((), store.layout.dtype) if fill is None else fill, store.layout.dtype)

@@ -7,7 +7,7 @@ from reblock.model.ledger import Finished, Ledger, Sums
 from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
-from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.model.schema import NO_RECORD, Record, Schema, clear_padding, element
 from reblock.model.store import (
     Bytes,
     Decoder,
@@ -54,5 +54,7 @@ __all__ = [
     "Sums",
     "Traffic",
     "Way",
+    "clear_padding",
+    "element",
     "fresh",
 ]

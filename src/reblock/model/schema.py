@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reblock.geometry.grid import Cut
 from reblock.model.codec import Codec
@@ -63,3 +64,24 @@ class Schema:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+
+def element(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """One element as an array without axes: the same bytes for the same value."""
+    array = np.array(value, dtype)
+    clear_padding(array)
+    return array
+
+
+def clear_padding(array: npt.NDArray[Any]) -> None:
+    """Set to zero the bytes of elements that hold no value.
+
+    A long double of 80 bits lies in 16 bytes or 12. Numpy copies the others from array to array, but where it converts
+    a scalar or another type it leaves in them what happens to be in memory.
+    """
+    if array.dtype.char not in "gG" or np.finfo(np.longdouble).nmant != 63:
+        return
+    size = np.dtype(np.longdouble).itemsize
+    zeros = np.zeros((), f"V{size - 10}")
+    for offset in range(10 if array.dtype.isnative else 0, array.itemsize, size):
+        array.getfield(zeros.dtype, offset)[...] = zeros

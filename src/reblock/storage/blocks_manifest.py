@@ -30,7 +30,7 @@ import numpy as np
 
 from reblock.errors import FormatError
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
+from reblock.model.schema import Schema, element
 from reblock.model.store import Index
 from reblock.storage.checks import (
     check_chunks,
@@ -118,7 +118,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
         "order": list(schema.order),
         "files": manifest.files,
         "offset": manifest.offset,
-        "fill_value": None if fill is None else np.asarray(fill, schema.dtype).tobytes().hex(),
+        "fill_value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": dict(schema.attributes),
     }

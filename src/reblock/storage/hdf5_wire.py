@@ -19,6 +19,7 @@ import numpy as np
 
 from reblock import errors
 from reblock.errors import CorruptError, DiskError, ReblockError
+from reblock.model.schema import element
 
 #: Longest line: the attributes of a dataset are most of it.
 _LINE_BYTES = 64 << 20
@@ -80,7 +81,7 @@ def pack(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
+        array = value if isinstance(value, np.ndarray) else element(value, value.dtype)
         kind = "array" if isinstance(value, np.ndarray) else "scalar"
         return {kind: [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode()]}
     if isinstance(value, list):
