@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reblock.errors import UsageError
 from reblock.geometry import Grid
@@ -23,6 +24,8 @@ from reblock.storage.hdf5_metadata import KINDS
 USUAL = Codec.parse("shuffle+gzip:4")
 #: HDF5 counts a chunk's bytes with 32 bits.
 CHUNK_LIMIT = (1 << 32) - 1
+#: HDF5 keeps messages of a dataset's header, of which the fill value is one, below 64 KiB.
+MOST_FILL_BYTES = 65_000
 _HELD = "none, gzip:LEVEL and lzf, each with shuffle before and fletcher32 after it"
 #: Stages that a dataset can have.
 _STAGES = ("gzip", "shuffle", "lzf", "fletcher32")
@@ -139,12 +142,22 @@ def _fill(schema: Schema, asked: Collection[str], notes: list[str]) -> Any:
             same = fill.shape == () and bool(fill == given or (fill != fill and given != given))  # noqa: PLR0124 - NaN
     except (TypeError, ValueError, ArithmeticError):
         same = False
-    if same:
+    problem = _fill_problem(fill) if same else f"it is not a value of type {dtype}"
+    if not problem:
         return fill[()]
     if "fill_value" in asked:
-        raise UsageError(f"fill value {checks.show(given)} is not a value of type {dtype}")
-    notes.append(f"fill value {checks.show(given)} became 0: it is not a value of type {dtype}")
+        raise UsageError(f"fill value {checks.show(given)} cannot be: {problem}")
+    notes.append(f"fill value {checks.show(given)} became {'empty' if dtype.kind in 'SV' else 0}: {problem}")
     return zero
+
+
+def _fill_problem(fill: npt.NDArray[Any]) -> str:
+    """Why HDF5, or h5py, does not keep a fill value of the dataset's type."""
+    if fill.nbytes > MOST_FILL_BYTES and any(fill.tobytes()):
+        return f"it has {fill.nbytes:,} bytes, HDF5 keeps at most {MOST_FILL_BYTES:,}"
+    if fill.dtype.kind == "S" and b"\0" in fill.item():
+        return "h5py ends it at the first NUL byte"
+    return ""
 
 
 def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...] | None:

@@ -81,7 +81,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "exact": exact and kind != h5py.h5d.COMPACT,
         "raw_edges": bool(pipeline) and edges_are_raw(dcpl),
         "shift": address_shift(dataset.file),
-        "fill": pack(_fill(dataset, dcpl, dtype)),
+        "fill": pack(read_fill(dataset, dcpl, dtype)),
         "attributes": {name: pack(value) for name, value in attributes.items()},
         "axes": axes,
         "record": _read_record(dataset),
@@ -184,7 +184,7 @@ def _element(dataset: Any, where: str) -> tuple[np.dtype[Any], bool, list[str]]:
     return dtype, exact, notes
 
 
-def _fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
+def read_fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
     """The fill value as a numpy scalar; zero where the file leaves it open."""
     fill = np.zeros((), dtype)
     if dcpl.fill_value_defined() == library().h5d.FILL_VALUE_USER_DEFINED:
