@@ -37,7 +37,7 @@ def load(view: View, box: Box, disk: Disk | None = None) -> Array:
                 require_fill(visit)
                 here[...] = fill
             else:
-                here[...] = loaded.array[loaded.wanted.within(loaded.box).slices]
+                here[...] = part(loaded.array, loaded.wanted.within(loaded.box))
     return out
 
 

@@ -254,7 +254,7 @@ class Writer:
         began = perf_counter()
         if self.store.writes is Way.BOX:
             with self._serial:
-                self.store.write_box(buffer.box, buffer.array[buffer.box.within(buffer.stored).slices])
+                self.store.write_box(buffer.box, part(buffer.array, buffer.box.within(buffer.stored)))
             times.write += perf_counter() - began
             return self._whole(buffer, size), ""
         if self.boxes.access is Access.RUNS:

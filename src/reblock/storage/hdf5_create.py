@@ -9,17 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reblock.errors import ReblockError
-from reblock.model.schema import Schema
+from reblock.model.schema import Schema, element
 from reblock.storage.hdf5_adapt import MOST_FILL_BYTES, is_whole
 from reblock.storage.hdf5_file import library
 from reblock.storage.hdf5_filters import DEFLATE, Pipeline, is_ours, pipeline_of, read_pipeline, set_filters
 from reblock.storage.hdf5_metadata import Stored, read_fill, write_attributes
-
-#: Bits of the mantissa of x87's long double, and the bytes of it that mean something.
-_X87_MANTISSA, _X87_BYTES = 63, 10
 
 
 def create_dataset(file: Any, name: str, schema: Schema) -> Stored:
@@ -66,7 +62,7 @@ def _make(file: Any, name: str, schema: Schema) -> Any:
 
 def _set_fill(dcpl: Any, schema: Schema) -> None:
     """Zero is HDF5's own, and written down only where that is short."""
-    fill = _defined(schema.fill_value, schema.dtype)
+    fill = None if schema.fill_value is None else element(schema.fill_value, schema.dtype)
     if fill is None or (fill.nbytes > MOST_FILL_BYTES and not any(fill.tobytes())):
         return
     if schema.dtype.kind == "S":
@@ -77,17 +73,6 @@ def _set_fill(dcpl: Any, schema: Schema) -> None:
         dcpl.set_fill_value(fill)
 
 
-def _defined(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-    """A fill value without the bytes of a long double that mean nothing, which are whatever was in memory."""
-    if value is None:
-        return None
-    fill = np.array(value, dtype)
-    if dtype.char in "gG" and np.finfo(np.longdouble).nmant == _X87_MANTISSA:
-        parts = fill.reshape(1).view(np.uint8).reshape(-1, np.dtype(np.longdouble).itemsize)
-        parts[:, slice(_X87_BYTES, None) if dtype.isnative else slice(0, -_X87_BYTES)] = 0
-    return fill
-
-
 def _settings(pipeline: Pipeline) -> list[tuple[int, int]]:
     """What was wanted of filters; HDF5 adds settings of its own to some."""
     return [(one.code, one.value if one.code == DEFLATE else 0) for one in pipeline]
@@ -96,8 +81,7 @@ def _settings(pipeline: Pipeline) -> list[tuple[int, int]]:
 def _check(dataset: Any, name: str, schema: Schema) -> None:
     """ReblockError where the dataset is not the one that was wanted."""
     dcpl, itemsize = dataset.id.get_create_plist(), schema.dtype.itemsize
-    fill = _defined(schema.fill_value, schema.dtype)
-    found = _defined(read_fill(dataset, dcpl, schema.dtype), schema.dtype)
+    fill = bytes(itemsize) if schema.fill_value is None else element(schema.fill_value, schema.dtype).tobytes()
     pairs = {
         "shape": (dataset.shape, schema.shape),
         "dtype": (dataset.dtype.str, schema.dtype.str),
@@ -106,7 +90,7 @@ def _check(dataset: Any, name: str, schema: Schema) -> None:
             _settings(read_pipeline(dcpl, itemsize, name)),
             _settings(pipeline_of(schema.codec, itemsize)),
         ),
-        "fill value": (found is not None and found.tobytes(), bytes(itemsize) if fill is None else fill.tobytes()),
+        "fill value": (element(read_fill(dataset, dcpl, schema.dtype), schema.dtype).tobytes(), fill),
     }
     if wrong := [key for key, (made, wanted) in pairs.items() if made != wanted]:
         made, wanted = pairs[wrong[0]]
