@@ -73,6 +73,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self._failed = 0
+        self._found = False
         self._source = Source(self.view)
         self._scratch = self.staging.scratch if self.scratch is None else kept_folder(self.staging.target, self.scratch)
         self._problem = identify(
@@ -141,6 +142,7 @@ class Attempt:
 
     # ---------------------------------------------------------------- the work
     def _work(self, journal: Journal) -> None:
+        self._found = any(True for _ in journal.groups())
         part = self.format.layout(self.schema).nbytes // _PARTS
         ledger = GroupCommit(
             journal,
@@ -180,7 +182,7 @@ class Attempt:
             store = self.format.create(path, self.target.inner, self.schema)
         side = side_of(store, sweep, self.staging.folder)
         ledger.watch(last, side)
-        finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes)
+        finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes, self.cancelled)
         ledger.trust(last, finished, sums)
         self._failed += failed
         return store
@@ -193,7 +195,7 @@ class Attempt:
                 remove_tree(os.path.join(folder, found))
 
     def _execute(self, journal: Journal, ledger: GroupCommit, store: Store, scratch: KeptScratch) -> None:
-        self._failed += trust_scratch(self.plan, journal, scratch, ledger)
+        self._failed += trust_scratch(self.plan, journal, scratch, ledger, self.cancelled)
         if self._failed:
             self.notes.append(f"{self._failed} write boxes were not as they had been finished, and were done again")
         last = len(self.plan.passes) - 1
@@ -233,7 +235,7 @@ class Attempt:
         try:
             yield
         except BaseException as error:
-            if not ledger.commits and not self.resumed:
+            if not ledger.commits and not self._found:
                 with suppress(OSError):
                     os.unlink(self.staging.journal)
                 with suppress(ReblockError):

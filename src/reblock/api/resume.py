@@ -11,6 +11,7 @@ import numpy as np
 
 from reblock.api.scratch import KeptScratch, are_few, unfinished
 from reblock.engine.recheck import recheck
+from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
 from reblock.storage.durable import looks
@@ -20,7 +21,13 @@ from reblock.storage.numbers import Numbers
 
 
 def find_finished(
-    journal: Journal, number: int, sweep: Pass, side: Side, memory_bytes: int, needless: Integers | None = None
+    journal: Journal,
+    number: int,
+    sweep: Pass,
+    side: Side,
+    memory_bytes: int,
+    cancelled: Cancelled,
+    needless: Integers | None = None,
 ) -> tuple[Numbers, Sums, int]:
     """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says.
 
@@ -33,7 +40,9 @@ def find_finished(
         if group.number != number:
             continue
         asked = group if needless is None else group.without(needless)
-        holds = _holds(asked, sweep, side, memory_bytes)
+        if cancelled():
+            raise KeyboardInterrupt
+        holds = _holds(asked, sweep, side, memory_bytes, cancelled)
         good.append(asked.boxes[holds])
         bad.append(asked.boxes[~holds])
         if asked.sums is not None:
@@ -48,7 +57,9 @@ def find_finished(
     return Numbers.of(boxes), total, int(np.setdiff1d(np.concatenate(bad), boxes).size)
 
 
-def _holds(group: Group, sweep: Pass, side: Side, memory_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _holds(
+    group: Group, sweep: Pass, side: Side, memory_bytes: int, cancelled: Cancelled
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
         indices = np.stack(np.unravel_index(group.boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
@@ -59,11 +70,11 @@ def _holds(group: Group, sweep: Pass, side: Side, memory_bytes: int) -> np.ndarr
     if group.sums is not None:
         places = np.flatnonzero(~holds).tolist()
         asked = [(int(group.boxes[at]), Sums(*map(int, group.sums[at]))) for at in places]
-        holds[places] = list(recheck(side.store, sweep, asked, memory_bytes=memory_bytes))
+        holds[places] = list(recheck(side.store, sweep, asked, memory_bytes=memory_bytes, cancelled=cancelled))
     return holds
 
 
-def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit) -> int:
+def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit, cancelled: Cancelled) -> int:
     """Trust what is left of the passes before the last; says how many boxes were not what the journal says.
 
     Goes backwards: a box of which only finished ones are made is not needed any more, whatever became of it.
@@ -86,7 +97,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
                 ledger.note(forget=[number])
                 continue
             needless = _needless(plan, number, ledger)
-            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, needless)
+            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, cancelled, needless)
             failed += bad
             ledger.trust(number, finished | Numbers.of(needless), sums)
     return failed

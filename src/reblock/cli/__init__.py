@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from reblock.cli.interrupt import INTERRUPTED, listen
+
 
 def main() -> NoReturn:
     """The command `reblock`."""
     try:
-        # Loaded here, so that Ctrl-C is answered from the first moment on.
+        listen()
+        # Loaded here, so that signals are answered from the first moment on.
         from reblock.cli.application import start
+
+        start()
     except KeyboardInterrupt:
         print("reblock: error: interrupted", file=sys.stderr)
-        sys.exit(130)
-    start()
+        sys.exit(INTERRUPTED)

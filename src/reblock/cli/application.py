@@ -7,7 +7,6 @@ Every module in `reblock.cli.commands` is a command, named after the module; not
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -20,13 +19,14 @@ from typing import Any, NoReturn
 import click
 
 from reblock.cli import commands
+from reblock.cli.interrupt import INTERRUPTED, ignore
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError, ReblockError
 from reblock.render.columns import plain
 
 #: Set to 1, this environment variable shows tracebacks.
 DEBUG = "REBLOCK_DEBUG"
-_BROKEN, _INTERRUPTED = 1, 130
+_BROKEN = 1
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _describe(error: Exception) -> _Failure:
     if isinstance(error, ReblockError):
         return _Failure(kind, plain(str(error)), needs_memory_bytes=error.needs_memory_bytes)
     if isinstance(error, click.Abort):
-        return _Failure("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), _INTERRUPTED)
+        return _Failure("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED)
     if isinstance(error, click.UsageError):
         hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
         return _Failure("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
@@ -161,6 +161,6 @@ def start() -> NoReturn:
     try:
         application.main()
     finally:
-        # All is said and done; a late Ctrl-C must not change the exit code.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # All is said and done; a late signal must not change the exit code.
+        ignore()
     raise SystemExit(0)

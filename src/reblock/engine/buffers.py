@@ -27,7 +27,7 @@ _SLOW_SECONDS = 1.5e-3
 #: Buffers that are smaller are cut from regions of this size.
 _REGION_BYTES = 64 << 20
 #: How long to wait for memory before asking whether any can come.
-_PATIENCE_SECONDS = 0.5
+PATIENCE_SECONDS = 0.1
 #: Names of glibc's settings, and the size of blocks that it is to keep.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
 #: And of blocks that it is to return when a pass has ended.
@@ -129,7 +129,7 @@ class Buffers:
     def _wait(self, size: int) -> None:
         """Wait for room, which a plan that was priced right always finds."""
         room = partial(self._changed.wait_for, lambda: self._stopped or self._used + size <= self.limit)
-        while size > self.limit or not room(_PATIENCE_SECONDS):
+        while size > self.limit or not room(PATIENCE_SECONDS):
             if size > self.limit or self.idle():
                 raise Refused(
                     f"a buffer of {size:,} bytes does not fit into the {self.limit:,} that the plan leaves for them, "

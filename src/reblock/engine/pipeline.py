@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
 
@@ -27,6 +28,7 @@ from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, un
 from reblock.cost.memory import flight_depth, with_records
 from reblock.engine import native, rows
 from reblock.engine.buffers import (
+    PATIENCE_SECONDS,
     Berths,
     Coders,
     Leaving,
@@ -56,6 +58,7 @@ from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
 from reblock.engine.scatter import Scatter, Window
 from reblock.engine.shards import Shards, shards
+from reblock.engine.stop import Stop
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_element, is_verbatim
@@ -146,10 +149,11 @@ class _Pipeline:
         self._claims = claims(sweep, store.layout, room, self._scatter, self._writer, self._finished)
         self._buffers, self._open = self._claims.buffers, self._claims.open
         self._lock, self._serial = Lock(), Lock()
-        self._thread, self._stopped, self._nothing_open = local(), Event(), Event()
-        self._error: BaseException | None = None
+        self._thread, self._nothing_open = local(), Event()
+        self._stop = Stop(watch.cancelled, self._buffers.stop)
         self._held = self._busy = 0
-        self._buffers.idle = lambda: not self._busy
+        self._dispatched = False
+        self._buffers.idle = lambda: not self._stop() and not self._busy
         self.measured = Measured(resumed_boxes=len(self._finished))
 
     def run(self, tasks: Iterable[Index]) -> Measured:
@@ -162,18 +166,19 @@ class _Pipeline:
         ):
             try:
                 self._dispatch(tasks)
+                self._dispatched = True
                 self._settle()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001 - raised again below, once the threads have ended
-                self._fail(error)
+                self._stop.fail(error)
             finally:
                 # Threads that end return theirs.
                 return_freed_memory()
         # The next pass has the same budget.
         self._buffers.close()
-        if self._error is not None:
-            raise self._error
+        if self._stop.error is not None and not (self._stop.cancelled and self._is_complete()):
+            raise self._stop.error
         self.measured.times.wait += self._claims.waited
         buffers = with_records(self._buffers.peak, self._sweep.writes.count, self._writer.store.layout)
         self.measured.peak_bytes = buffers + self._flight
@@ -197,13 +202,12 @@ class _Pipeline:
     def _settle(self) -> None:
         """Wait for the last write, but not if the run is cancelled; the executors' own wait would."""
         self._nothing_open.clear()
-        while self._open and not self._stopped.is_set():
+        while self._open and not self._stop():
             self._nothing_open.wait(0.01)
-            self._check()
 
     def _check(self) -> None:
-        if self._watch.cancelled():
-            raise KeyboardInterrupt
+        if self._stop():
+            raise Stopped
 
     def _start(self, visit: Visit, window: Window) -> None:
         """Dispatch a visit that is made one by one."""
@@ -259,12 +263,9 @@ class _Pipeline:
             self._submit(self._read_rows, some, chosen, window)
 
     def _submit(self, job: Callable[..., None], *arguments: object) -> None:
-        while not self._queue.acquire(timeout=0.5):
+        while not self._queue.acquire(timeout=PATIENCE_SECONDS):
             self._check()
-            if self._stopped.is_set():
-                raise Stopped
-        if self._stopped.is_set():
-            raise Stopped
+        self._check()
         self._count(1)
         self._readers.submit(self._guard, job, *arguments)
 
@@ -275,25 +276,19 @@ class _Pipeline:
 
     def _guard(self, job: Callable[..., None], *arguments: object) -> None:
         try:
-            if not self._stopped.is_set():
+            if not self._stop():
                 job(*arguments)
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
-            self._fail(error)
+            self._stop.fail(error)
         finally:
             self._staging().leave()
             self._count(-1)
             self._queue.release()
 
-    def _fail(self, error: BaseException) -> None:
-        with self._lock:
-            if self._error is None:
-                self._error = error
-        self._stopped.set()
-        self._buffers.stop()
-
-    def _has_failed(self) -> bool:
-        """A run that is cancelled has not."""
-        return self._error is not None and not isinstance(self._error, KeyboardInterrupt)
+    def _is_complete(self) -> bool:
+        """Whether all boxes are written: a run that is cancelled too late to save anything is finished."""
+        written = len(self._finished) + self.measured.write_boxes
+        return written == self._sweep.writes.count or (self._dispatched and not self._open)
 
     # ---------------------------------------------------------------- readers
     def _staging(self) -> Staging:
@@ -319,6 +314,8 @@ class _Pipeline:
     def _read_odd(self, some: rows.Rows, odd: list[int], window: Window) -> None:
         for at in odd:
             for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
+                if self._stop():
+                    return
                 self._read_units(visit, window)
 
     def _read_piece(self, shared: Shared, piece: Piece, window: Window) -> None:
@@ -338,7 +335,8 @@ class _Pipeline:
         if visit.view.store.reads is Way.BOX:
             began = perf_counter()
             with self._serial:
-                arrived = list(read_units(visit, self._source, self._staging(), times, self._decoding))
+                some = read_units(visit, self._source, self._staging(), times, self._decoding)
+                arrived = list(takewhile(lambda _: not self._stop(), some))
             times.read += perf_counter() - began
             for loaded in arrived:
                 self._deliver(loaded, window, Times(), missing=False)
@@ -347,6 +345,8 @@ class _Pipeline:
                 if loaded.array is None:
                     require_fill(visit)
                 self._deliver(loaded, window, Times(), missing=loaded.array is None)
+                if self._stop():
+                    break
         with self._lock:
             self.measured.times.add(times)
 
@@ -387,25 +387,27 @@ class _Pipeline:
 
         More threads than cores would only push each other's tables out of the caches, and each keeps scratch memory.
         """
-        times, own = Times(), False
+        times, own, encoded = Times(), False, False
         try:
-            if not self._has_failed():
-                own = self._writer.encode(buffers, times, self._staging())
+            if not self._stop():
+                own, encoded = self._writer.encode(buffers, times, self._staging()), True
                 with self._lock:
                     self.measured.times.add(times)
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
-            self._fail(error)
-        if own:
+            self._stop.fail(error)
+        if not encoded:
+            self._count(-1)
+        elif own and not self._stop():
             self._writers.submit(self._write, buffers)
         else:
-            self._write(buffers)
+            self._write(buffers, in_flight=True)
 
     # ---------------------------------------------------------------- writers
-    def _write(self, buffers: list[Buffer]) -> None:
-        """Write complete boxes. A run that is cancelled still does: they are all there is to show for the reading."""
+    def _write(self, buffers: list[Buffer], *, in_flight: bool = False) -> None:
+        """Write complete boxes. A run that is cancelled still writes those that were being encoded."""
         times = Times()
         try:
-            if self._has_failed():
+            if self._stop() and (self._stop.failed or not in_flight):
                 return
             traffic, finished = self._writer.write(buffers, times)
             if self._watch.ledger is not None:
@@ -422,7 +424,7 @@ class _Pipeline:
             if not self._open:
                 self._nothing_open.set()
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher
-            self._fail(error)
+            self._stop.fail(error)
         finally:
             self._count(-1)
 

@@ -11,21 +11,31 @@ import numpy as np
 from reblock.engine.digest import sums
 from reblock.engine.region import load
 from reblock.engine.view import View
+from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
 from reblock.geometry import Box
 from reblock.model import Index, Pass, Store, Sums, Way
 
 
-def recheck(store: Store, sweep: Pass, boxes: Sequence[tuple[int, Sums]], *, memory_bytes: int) -> Iterator[bool]:
+def recheck(
+    store: Store,
+    sweep: Pass,
+    boxes: Sequence[tuple[int, Sums]],
+    *,
+    memory_bytes: int,
+    cancelled: Cancelled = lambda: False,
+) -> Iterator[bool]:
     """For each write box of a pass, by number and sums, whether the store holds elements of the same sums.
 
-    What cannot be read or decoded does not count as there.
+    What cannot be read or decoded does not count as there. KeyboardInterrupt where that is cancelled.
     """
     # A chunk that is not stored is not a finished one, also where the format would take it as fill.
     view = View(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)), strict=True)
     largest = int(np.prod(sweep.writes.largest, dtype=np.int64)) * store.layout.itemsize
 
     def holds(box: tuple[int, Sums]) -> bool:
+        if cancelled():
+            raise KeyboardInterrupt
         where = sweep.writes.box([int(i) for i in np.unravel_index(box[0], sweep.writes.counts)])
         try:
             same = sums(load(view, where), where.start, store.layout.shape) == box[1]

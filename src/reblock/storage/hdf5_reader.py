@@ -36,7 +36,10 @@ from reblock.storage.files import disk_errors
 from reblock.storage.hdf5_index import MANY_CHUNKS, Place, rows_of
 
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5_server import main; main()"
+    "import json, signal, sys; "
+    # SLURM tells every process of a job to end. This one ends with its parent, which still needs it to stop well.
+    "[signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]; "
+    "sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5_server import main; main()"
 )
 #: HDF5 reads these variables; all but that of locks could lead it to other files or to plugins.
 _VARIABLES = ("HDF5_USE_FILE_LOCKING",)

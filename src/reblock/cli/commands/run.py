@@ -46,8 +46,10 @@ def command(
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
-    with progress(target) as tell, stoppable() as cancelled:
-        report = api.run(
-            job, overwrite=overwrite, scratch=scratch, digest=not no_digest, progress=tell, cancelled=cancelled
-        )
-    emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
+    with stoppable() as cancelled:
+        with progress(target) as tell:
+            report = api.run(
+                job, overwrite=overwrite, scratch=scratch, digest=not no_digest, progress=tell, cancelled=cancelled
+            )
+        # Still stoppable: what is done is said, and the exit code is 0.
+        emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
