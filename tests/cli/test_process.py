@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -143,12 +144,12 @@ def test_a_disk_that_takes_no_more(here: Path, command: list[str], look: Look, t
     assert look(here) == before
 
 
-# ---------------------------------------------------------------- Ctrl-C
-def start_long_run(here: Path, command: list[str], target: str) -> subprocess.Popen[str]:
-    """A run of some ten thousand files that has begun to write them."""
-    np.save(here / "x.npy", np.zeros((2000, 2000), "u1"))
+# ---------------------------------------------------------------- Ctrl-C, SIGTERM, SIGHUP
+def start_long_run(here: Path, command: list[str], target: str, source: str = "x.npy") -> subprocess.Popen[str]:
+    """A run of some thousand files that has begun to write them."""
+    np.save(here / "x.npy", np.zeros((1200, 1200), "u1"))
     process = subprocess.Popen(
-        [*command, "run", "x.npy", target, "--chunks", "20,20", "--json"],
+        [*command, "run", source, target, "--chunks", "20,20", "--json"],
         cwd=here,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -164,18 +165,28 @@ def start_long_run(here: Path, command: list[str], target: str) -> subprocess.Po
     raise AssertionError("the run wrote nothing for 20 seconds")
 
 
-@pytest.mark.parametrize("target", ["y/", "y.zarr"])
-@pytest.mark.parametrize("times", [1, 2])
-def test_interrupted(here: Path, command: list[str], look: Look, target: str, times: int) -> None:
+@pytest.mark.parametrize(
+    ("target", "numbers"),
+    [
+        ("y/", [signal.SIGINT]),
+        ("y.zarr", [signal.SIGINT, signal.SIGINT]),
+        ("y.zarr", [signal.SIGTERM]),
+        # `timeout` sends its signal to the process and to its group.
+        ("y/", [signal.SIGTERM, signal.SIGTERM]),
+        ("y.zarr", [signal.SIGHUP]),
+    ],
+)
+def test_interrupted(here: Path, command: list[str], look: Look, target: str, numbers: list[int]) -> None:
     process = start_long_run(here, command, target)
-    for _ in range(times):
-        process.send_signal(signal.SIGINT)
+    for number in numbers:
+        process.send_signal(number)
         time.sleep(0.02)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+    twice = numbers.count(signal.SIGINT) > 1
     if "stopped at once" in err:
-        assert (times, out) == (2, "")
+        assert (twice, out) == (True, "")
     else:
         error = json.loads(out)["error"]
         assert error["type"] == "Interrupted"
@@ -185,10 +196,65 @@ def test_interrupted(here: Path, command: list[str], look: Look, target: str, ti
     again = run([*command, "run", "x.npy", target, "--chunks", "20,20", "--json"], cwd=here)
     assert again.returncode == 0, again.stderr
     document = json.loads(again.stdout)
-    assert document["write_boxes"] + document["resumed_boxes"] == 10_000
-    assert times == 2 or document["resumed_boxes"]
+    assert document["write_boxes"] + document["resumed_boxes"] == 3600
+    assert twice or document["resumed_boxes"]
     assert {name.split("/")[0] for name in look(here)} == {"x.npy", target.rstrip("/")}
     assert reblock.verify(here / "x.npy", here / target).equal
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_ignored(here: Path, number: int) -> None:
+    code = f"import signal; signal.signal({int(number)}, signal.SIG_IGN); from reblock.cli import main; main()"
+    process = start_long_run(here, [sys.executable, "-c", code], "y/")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("busy", "number"), [("plan", signal.SIGINT), ("plan", signal.SIGTERM), ("verify", signal.SIGHUP)]
+)
+def test_every_command_can_be_stopped(here: Path, busy: str, number: int) -> None:
+    """While it computes, which has no end here."""
+    code = f"""if True:
+        import signal, reblock.api
+        def work(*words, **options):
+            print("ready", flush=True)
+            while True:
+                pass
+        reblock.api.{busy} = work
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from reblock.cli import main
+        main()
+    """
+    words = {"plan": ["plan", "x.npy"], "verify": ["verify", "x.npy", "y.npy"]}[busy]
+    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "reblock: error: interrupted\n")
+
+
+def descendants(process: int) -> list[int]:
+    children = [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [*children, *(far for child in children for far in descendants(child))]
+
+
+def test_a_job_whose_processes_are_all_told_to_end(here: Path, command: list[str]) -> None:
+    """As SLURM does; the process that reads HDF5 files is needed to stop in good order."""
+    with h5py.File("x.h5", "w") as file:
+        file.create_dataset("d", data=np.zeros((2400, 2400), "u1"), chunks=(50, 50), compression="szip")
+    process = start_long_run(here, command, "y/", source="x.h5")
+    everybody = descendants(process.pid)
+    assert len(everybody) > 1
+    for child in everybody:
+        os.kill(child, signal.SIGTERM)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert json.loads(out)["error"]["type"] == "Interrupted"
+    assert process.returncode == 130
 
 
 # ---------------------------------------------------------------- terminals

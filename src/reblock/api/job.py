@@ -212,8 +212,8 @@ def run(
     """Carry out a plan: read the source, write the target, say what it took.
 
     A run that stops half way, for whatever reason, leaves what it has finished beside the target; the same job goes on
-    from there. `cancelled` is asked now and then from any thread; once it says yes, the run finishes what is in flight
-    and raises KeyboardInterrupt.
+    from there. `cancelled` is asked now and then from any thread; once it says yes, the run finishes the boxes that are
+    being encoded or written and raises KeyboardInterrupt, unless all of them are done.
     """
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
