@@ -336,17 +336,16 @@ class _Pipeline:
             began = perf_counter()
             with self._serial:
                 some = read_units(visit, self._source, self._staging(), times, self._decoding)
-                arrived = list(takewhile(lambda _: not self._stop(), some))
+                arrived: Iterable[Loaded] = list(takewhile(lambda _: not self._stop(), some))
             times.read += perf_counter() - began
-            for loaded in arrived:
-                self._deliver(loaded, window, Times(), missing=False)
         else:
-            for loaded in read_units(visit, self._source, self._staging(), times, self._decoding):
-                if loaded.array is None:
-                    require_fill(visit)
-                self._deliver(loaded, window, Times(), missing=loaded.array is None)
-                if self._stop():
-                    break
+            arrived = read_units(visit, self._source, self._staging(), times, self._decoding)
+        for loaded in arrived:
+            if loaded.missing:
+                require_fill(visit)
+            self._deliver(loaded, window, Times(), missing=loaded.missing)
+            if self._stop():
+                break
         with self._lock:
             self.measured.times.add(times)
 

@@ -47,6 +47,13 @@ class Loaded(NamedTuple):
     """The elements; None where they are not stored."""
     stored: Flat | None = None
     """The bytes that they were decoded from, by all the filters that there are; None where they are raw."""
+    filled: bool = False
+    """Whether the format's library gave the elements of a unit that is not stored."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether the unit is not stored."""
+        return self.array is None or self.filled
 
 
 @dataclass(frozen=True)
@@ -272,8 +279,8 @@ def read_units(
         for piece in visit.pieces:
             box = visit.view.store_box(piece.wanted)
             out = np.empty(box.shape, visit.view.layout.dtype)
-            store.read_box(box, out)
-            yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes))
+            stored = store.read_box(box, out)
+            yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes), filled=not stored)
         return
     with _Files(disk, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
 

@@ -38,7 +38,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
             for visit in visits(view, box, full, PIECE_BYTES):
                 measured.source += visit_traffic(visit)
                 for loaded in load_visit(visit, disk, staging):
-                    if loaded.array is None:
+                    if loaded.missing:
                         require_fill(visit)
                         measured.missing_chunks += 1
                     for place in sweep.writes.touching(loaded.wanted):

@@ -86,7 +86,9 @@ def open_file(path: str, mode: str) -> Any:
         # 1.8 is the oldest version whose attributes may exceed 64 KiB; from 1.10 on, a file whose writer was
         # killed is marked as open and refused. One MiB of cache: the engine hands over whole chunks.
         return h5py.File(path, "x", driver="sec2", libver=("v108", "v110"), rdcc_nbytes=1 << 20)
-    return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=1 << 20)
+    # Of a chunk in the cache HDF5 says that it is stored, even if it is not.
+    cache = 0 if mode == "r" else 1 << 20
+    return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=cache)
 
 
 # -------------------------------------------------------------------- finding a dataset

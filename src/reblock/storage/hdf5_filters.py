@@ -76,10 +76,10 @@ def name_encoding(pipeline: Pipeline) -> str:
     return f"hdf5 {'+'.join(plain)}"
 
 
-def library_note(done: str, pipeline: Pipeline) -> str:
+def library_note(done: str, pipeline: Pipeline, why: str = "") -> str:
     """Words for the report where the fast path cannot be taken; `done` is read or written."""
     names = ", ".join(NAMES[one.code] for one in pipeline if one.code not in _OURS)
-    why = f"filter {names} is its own" if names else "the type or the storage is its own"
+    why = why or (f"filter {names} is its own" if names else "the type or the storage is its own")
     return f"elements are {done} through HDF5's own library, by one thread at a time: {why}"
 
 

@@ -37,7 +37,7 @@ def find(path: str, inner: str, roots: Roots, files: int = _MANY_FILES) -> tuple
         with failures("open", path):
             schema, stored = describe(facts, path, facts["name"], size, roots)
         if not stored.direct:
-            schema = replace(schema, notes=(*schema.notes, library_note("read", stored.pipeline)))
+            schema = replace(schema, notes=(*schema.notes, library_note("read", stored.pipeline, stored.misplaced)))
         return path, facts["name"], schema, stored
     name, rest, link = facts["link"]
     if not files:
@@ -61,15 +61,15 @@ class Foreign:
     def index(self, chunks: Sequence[Any], counts: Sequence[int], shift: int) -> ChunkIndex | None:
         """The whole chunk index; None where that is too long."""
         rows = self._open().sweep(len(counts), self._where)
-        return None if rows is None else ChunkIndex(rows, [int(n) for n in chunks], counts, shift)
+        return None if rows is None else ChunkIndex(rows, [int(n) for n in chunks], counts, shift, self._where)
 
     def find(self, index: Index, shift: int) -> Place | None:
         """Where one chunk lies."""
         return self._open().find(index, shift, self._where)
 
-    def read(self, box: Box, out: npt.NDArray[Any], chunk_bytes: int) -> None:
-        """Read a box into a contiguous array."""
-        self._open().read(box, out, self._where, chunk_bytes=chunk_bytes)
+    def read(self, box: Box, out: npt.NDArray[Any], chunk_bytes: int, chunk: Index | None = None) -> bool:
+        """Read a box into a contiguous array; False where a chunk is named that is not stored."""
+        return self._open().read(box, out, self._where, chunk_bytes=chunk_bytes, chunk=chunk)
 
     def close(self) -> None:
         """Let the process go; it is asked for again when it is needed."""

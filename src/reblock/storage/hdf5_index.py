@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reblock.errors import CorruptError
 from reblock.model.store import Index
 from reblock.storage.hdf5_file import library
 
@@ -21,32 +23,55 @@ _MANY_NUMBERS = 1 << 18
 Place = tuple[int, int, int]
 #: H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS.
 _RAW_EDGES = 0x2
+#: H5D_CHUNK_IDX_EARRAY.
+_EXTENSIBLE_ARRAY = 4
 
 
 class ChunkIndex:
     """Places of the stored chunks, sorted by the chunks' numbers in C order."""
 
-    def __init__(self, rows: npt.NDArray[np.uint64], chunks: Sequence[int], counts: Sequence[int], shift: int) -> None:
-        """Take rows of first element per axis, offset, size and mask."""
+    def __init__(
+        self, rows: npt.NDArray[np.uint64], chunks: Sequence[int], counts: Sequence[int], shift: int, where: str
+    ) -> None:
+        """Take rows of first element per axis, offset, size and mask; CorruptError for a chunk that has no place.
+
+        A chunk outside of the grid, between its lines, or there twice would be mistaken for another one or lost.
+        """
         ndim = len(chunks)
-        where = rows[:, :ndim] // np.array(chunks, np.uint64)
-        # A chunk outside the array cannot be asked for, and would be mistaken for another one.
-        inside = (where < np.array(counts, np.uint64)).all(axis=1)
-        numbers = np.zeros(int(inside.sum()), np.int64)
+        firsts, lengths = rows[:, :ndim], np.array(chunks, np.uint64)
+        at = firsts // lengths
+        astray = ((firsts != at * lengths) | (at >= np.array(counts, np.uint64))).any(axis=1)
+        if astray.any():
+            first = firsts[int(astray.argmax())]
+            raise CorruptError(f"{where}: the chunk index has a chunk at {_text(first)}, {_grid(chunks, counts)}")
+        numbers = np.zeros(len(rows), np.int64)
         for axis, count in enumerate(counts):
-            numbers = numbers * count + where[inside, axis].astype(np.int64)
+            numbers = numbers * count + at[:, axis].astype(np.int64)
         order = np.argsort(numbers, kind="stable")
         self._counts = tuple(counts)
         self._numbers = numbers[order]
-        self._offsets = rows[inside, ndim][order] + np.uint64(shift)
-        self._sizes = rows[inside, ndim + 1][order]
-        self._masks = rows[inside, ndim + 2][order].astype(np.uint32)
+        if (twice := np.flatnonzero(self._numbers[1:] == self._numbers[:-1])).size:
+            first = firsts[int(order[int(twice[0])])]
+            raise CorruptError(
+                f"{where}: the chunk index has the chunk at {_text(first)} twice, {_grid(chunks, counts)}"
+            )
+        self._offsets = rows[:, ndim][order] + np.uint64(shift)
+        self._sizes = rows[:, ndim + 1][order]
+        self._masks = rows[:, ndim + 2][order].astype(np.uint32)
 
     @property
     def sizes(self) -> list[int]:
         """Stored bytes of all chunks that there are."""
         found: list[int] = self._sizes.tolist()
         return found
+
+    @property
+    def telling(self) -> list[Index]:
+        """Chunks that are unlike others: the longest and the shortest, and the first that is not stored."""
+        found = [int(self._numbers[at(self._sizes)]) for at in (np.argmax, np.argmin) if self._sizes.size]
+        gap = int(np.argmin(np.append(self._numbers == np.arange(self._numbers.size), False)))
+        found += [gap] if gap < prod(self._counts) else []
+        return [index_of(number, self._counts) for number in found]
 
     def find(self, index: Index) -> Place | None:
         """Where a chunk lies; None = not stored."""
@@ -57,6 +82,15 @@ class ChunkIndex:
         if at == self._numbers.size or self._numbers[at] != number:
             return None
         return int(self._offsets[at]), int(self._sizes[at]), int(self._masks[at])
+
+
+def index_of(number: int, counts: Sequence[int]) -> Index:
+    """The place in the grid of a chunk that is counted in C order."""
+    index = []
+    for count in reversed(counts):
+        number, i = divmod(number, count)
+        index.append(i)
+    return tuple(reversed(index))
 
 
 def sweep_index(dataset: Any, emit: Callable[[bytes], None]) -> bool:
@@ -83,11 +117,11 @@ def sweep_index(dataset: Any, emit: Callable[[bytes], None]) -> bool:
     return True
 
 
-def read_index(dataset: Any, counts: Sequence[int], shift: int) -> ChunkIndex | None:
+def read_index(dataset: Any, counts: Sequence[int], shift: int, where: str) -> ChunkIndex | None:
     """The whole index of a dataset that is open here; None where it cannot be had in one sweep."""
     rows = bytearray()
     swept = sweep_index(dataset, rows.extend)
-    return ChunkIndex(rows_of(rows, len(counts)), dataset.chunks, counts, shift) if swept else None
+    return ChunkIndex(rows_of(rows, len(counts)), dataset.chunks, counts, shift, where) if swept else None
 
 
 def rows_of(data: bytes | bytearray, ndim: int) -> npt.NDArray[np.uint64]:
@@ -109,18 +143,53 @@ def address_shift(file: Any) -> int:
     return int(file.userblock_size) if library().version.hdf5_version_tuple[:3] < (1, 14, 4) else 0
 
 
+# -------------------------------------------------------------------- what HDF5 can tell and h5py cannot ask
 def edges_are_raw(dcpl: Any) -> bool:
-    """Whether chunks that stick out of the array skip all filters, which their filter masks do not say.
-
-    C programs can ask for that, and h5py cannot tell, so HDF5 itself is asked.
-    """
-    h5py = library()
+    """Whether chunks that stick out of the array skip all filters, which their filter masks do not say."""
     options = ctypes.c_uint(0)
+    return _call("H5Pget_chunk_opts", dcpl, ctypes.byref(options)) == 0 and bool(options.value & _RAW_EDGES)
+
+
+def is_misreported(dataset: Any) -> bool:
+    """Whether HDF5 reports wrong coordinates for chunks, though it reads the right ones.
+
+    It does so (up to 2.0 at least) for an extensible array, the index of datasets with one unlimited axis, where
+    that axis is not the first: it keeps the chunks in another order of axes, and reports them without undoing that.
+    """
+    unlimited = [axis for axis, length in enumerate(dataset.maxshape) if length is None]
+    if len(unlimited) != 1 or unlimited == [0]:
+        return False
+    kind = ctypes.c_int(_EXTENSIBLE_ARRAY)
+    # Where HDF5 cannot tell, the variable stays as it is, and the chunks are not looked for.
+    _call("H5Dget_chunk_index_type", dataset.id, ctypes.byref(kind))
+    return kind.value == _EXTENSIBLE_ARRAY
+
+
+def is_stored(dataset: Any, index: Index) -> bool:
+    """Whether a chunk is stored, by the search that reads elements; of those in the cache HDF5 says that they are."""
+    first = [i * c for i, c in zip(index, dataset.chunks, strict=True)]
+    size = ctypes.c_uint64(0)
+    place = (ctypes.c_uint64 * len(first))(*first)
+    found = _call("H5Dget_chunk_storage_size", dataset.id, place, ctypes.byref(size))
+    return ask_index(dataset, index, 0) is not None if found is None else found >= 0 and size.value > 0
+
+
+def _call(name: str, identifier: Any, *more: Any) -> int | None:
+    """What a function of the HDF5 that h5py is linked to returns: negative = failed; None = there is no such one."""
+    h5py = library()
     try:
         # The extension module is linked to HDF5, so HDF5's names are found through it.
-        ask = ctypes.PyDLL(h5py.h5p.__file__).H5Pget_chunk_opts
+        function = getattr(ctypes.PyDLL(h5py.h5p.__file__), name)
     except (OSError, AttributeError):
-        return False
-    ask.argtypes, ask.restype = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint)], ctypes.c_int
+        return None
+    function.restype = ctypes.c_int
     with h5py._objects.phil:  # noqa: SLF001 - the lock that h5py itself takes around every call of HDF5
-        return ask(dcpl.id, ctypes.byref(options)) >= 0 and bool(options.value & _RAW_EDGES)
+        return int(function(ctypes.c_int64(identifier.id), *more))
+
+
+def _text(first: Sequence[Any]) -> str:
+    return f"({', '.join(map(str, first))})"
+
+
+def _grid(chunks: Sequence[int], counts: Sequence[int]) -> str:
+    return f"in a grid of {' x '.join(map(str, counts))} chunks of {' x '.join(map(str, chunks))}: it is damaged"

@@ -18,7 +18,7 @@ from reblock.storage import checks
 from reblock.storage.checks import parse_json
 from reblock.storage.hdf5_file import FAILURES, library
 from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
-from reblock.storage.hdf5_index import address_shift, edges_are_raw
+from reblock.storage.hdf5_index import address_shift, edges_are_raw, is_misreported
 from reblock.storage.hdf5_wire import pack, unpack
 from reblock.storage.records import record_to_json, take_record
 from reblock.storage.roots import FileRoots
@@ -27,6 +27,10 @@ from reblock.storage.roots import FileRoots
 KINDS = checks.NUMBERS + "SV"
 #: Most bytes of attributes that are read.
 _MANY_BYTES = 8 << 20
+#: Why some chunks are not looked for where HDF5 reports them.
+_SWAPPED = (
+    "it reports wrong places for chunks that are kept in an extensible array, where the unlimited axis is not the first"
+)
 #: Other files of a dataset that are looked at.
 _MANY_FILES = 2
 
@@ -49,6 +53,8 @@ class Stored:
     """What to add to the addresses of chunks."""
     file: str = ""
     """Another file that has the elements; empty = they are in the dataset's own."""
+    misplaced: str = ""
+    """Why the places of chunks that HDF5 reports are not believed; empty = they are."""
 
 
 def facts_of(dataset: Any, where: str) -> dict[str, Any]:
@@ -81,6 +87,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "exact": exact and kind != h5py.h5d.COMPACT,
         "raw_edges": bool(pipeline) and edges_are_raw(dcpl),
         "shift": address_shift(dataset.file),
+        "misplaced": chunked and is_misreported(dataset),
         "fill": pack(read_fill(dataset, dcpl, dtype)),
         "attributes": {name: pack(value) for name, value in attributes.items()},
         "axes": axes,
@@ -118,6 +125,7 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
     axes = facts["axes"]
     attributes = {str(name): unpack(value) for name, value in facts["attributes"].items()}
     record, attributes = take_record(attributes, facts["record"])
+    misplaced = _SWAPPED if facts["misplaced"] else ""
     schema = Schema(
         shape,
         dtype,
@@ -133,10 +141,11 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
         chunked=chunked,
         offset=offset,
         pipeline=pipeline,
-        direct=bool(facts["exact"]) and is_ours(pipeline),
+        direct=bool(facts["exact"]) and is_ours(pipeline) and not misplaced,
         raw_edges=bool(facts["raw_edges"]),
         shift=checks.check_integer(facts["shift"], what="the user block", where=where),
         file=file,
+        misplaced=misplaced,
     )
 
 

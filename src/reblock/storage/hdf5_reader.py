@@ -92,13 +92,18 @@ class Reader:
             found = self._ask("ask", index=index, shift=shift, shown=where)
             return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
-    def read(self, box: Box, out: npt.NDArray[Any], where: str, *, chunk_bytes: int) -> None:
-        """Read a box through HDF5 into a contiguous array."""
+    def read(
+        self, box: Box, out: npt.NDArray[Any], where: str, *, chunk_bytes: int, chunk: Index | None = None
+    ) -> bool:
+        """Read a box through HDF5 into a contiguous array; False where a chunk is named that is not stored."""
         most = out.nbytes + chunk_bytes
         with self._exchange("its elements"):
             pairs = list(zip(box.start, box.stop, strict=True))
-            self._ask("read", box=pairs, dtype=out.dtype.str, shown=where, cost=most, room=4 * most)
+            stored = self._ask(
+                "read", box=pairs, dtype=out.dtype.str, chunk=chunk, shown=where, cost=most, room=4 * most
+            )
             out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
+            return bool(stored)
 
     def close(self) -> None:
         """Let the process go, and see it gone: it has the file locked against writers."""

@@ -20,7 +20,7 @@ import numpy as np
 from reblock.errors import CorruptError, FormatError, ReblockError
 from reblock.storage import hdf5_wire as wire
 from reblock.storage.hdf5_file import Elsewhere, failures, find_dataset, library, open_file, parts_of, resolve
-from reblock.storage.hdf5_index import ask_index, sweep_index
+from reblock.storage.hdf5_index import ask_index, is_stored, sweep_index
 from reblock.storage.hdf5_metadata import facts_of
 
 #: Processor time that metadata may take: so much, and more for long files.
@@ -140,9 +140,11 @@ class _Session:
     def _read(self, request: dict[str, Any]) -> None:
         with failures("read", request["shown"], CorruptError):
             box = tuple(slice(start, stop) for start, stop in request["box"])
-            out = np.empty([s.stop - s.start for s in box], np.dtype(request["dtype"]))
+            # HDF5 may leave out what is not stored: that is zero, not what was in memory before.
+            out = np.zeros([s.stop - s.start for s in box], np.dtype(request["dtype"]))
             self._dataset.read_direct(out, source_sel=box)
-        wire.send(self._stream, {"answer": True}, out.reshape(-1).view(np.uint8).data)
+            stored = request["chunk"] is None or is_stored(self._dataset, tuple(request["chunk"]))
+        wire.send(self._stream, {"answer": stored}, out.reshape(-1).view(np.uint8).data)
 
 
 def _limit_memory(more: int) -> None:

@@ -1,0 +1,131 @@
+"""Whether chunks lie where HDF5 reports them: some are read from there, and through HDF5 as well.
+
+The index that a library reports is a claim. HDF5 2.0 and older report the chunks of one kind of index at the places of
+others, in range and on the grid, so only the elements can tell. Those of a few chunks are compared ::
+
+    F a . .      F, L   first and last, which most mistakes leave where they are
+    a r . .      a      second along each axis, which a swap of axes moves
+    . . . r      r      random
+    . . . L      and the longest, the shortest, and one that is said to be missing
+
+A run of bytes of each is enough. Chunks that hold the same elements cannot tell a mistake, so more are compared where
+all of them do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, StorageError
+from reblock.geometry import Box
+from reblock.model.store import Extent, Index, Store
+from reblock.storage.files import disk_errors
+from reblock.storage.hdf5_index import ChunkIndex, index_of
+
+#: Bytes of a chunk that are compared, at the most; of one that is decoded at most a quarter, so that no more memory is
+#: taken than by decoding it.
+_RUN_BYTES = 64 << 10
+#: Chunks that are compared even if they are long.
+_FEW = 4
+#: More than these have at most this part of the array, or so many bytes.
+_SHARE, _LITTLE_BYTES = 64, 1 << 20
+#: How many there may be; four times as many if they are alike.
+_MANY = 12
+#: How a box is read through HDF5 into an array.
+Through = Callable[[Box, npt.NDArray[Any]], object]
+
+
+def find_disagreement(store: Store, index: ChunkIndex | None, through: Through) -> str:
+    """Which chunk HDF5 reads differently, in words; empty = none of those that were compared."""
+    layout, random = store.layout, Random(0)  # noqa: S311 - the same chunks each time
+    if not prod(layout.shape):
+        return ""
+    each = layout.object_bytes if layout.encoded else min(layout.object_bytes, _RUN_BYTES)
+    most = max(_FEW, min(_MANY, max(layout.nbytes // _SHARE, _LITTLE_BYTES) // each))
+    seen: set[bytes] = set()
+    for number, chunk in enumerate(_pick(layout.objects.counts, index, random)):
+        if number >= most and (len(seen) > 1 or number >= 4 * most):
+            break
+        box = _run_of(store, chunk, random)
+        try:
+            ours = _read(store, chunk, box)
+        except StorageError:
+            # Damage, which is an error of the run and names its place, unless that chunk is not needed.
+            continue
+        theirs = np.zeros(box.shape, layout.dtype)
+        try:
+            through(box, theirs)
+        except CorruptError as error:
+            return f"chunk ({','.join(map(str, chunk))}) cannot be read by it: {error}"
+        if ours != theirs.tobytes():
+            return f"chunk ({','.join(map(str, chunk))}) has other elements than it reads"
+        seen.add(ours)
+    return ""
+
+
+def _pick(counts: Sequence[int], index: ChunkIndex | None, random: Random) -> Iterator[Index]:
+    """Chunks to compare, each once, the most telling first."""
+    first, last = (0,) * len(counts), tuple(n - 1 for n in counts)
+    second = [tuple(int(i == axis) for i in range(len(counts))) for axis, n in enumerate(counts) if n > 1]
+    total, seen = prod(counts), set[Index]()
+    some = (index_of(random.randrange(total), counts) for _ in range(8 * _MANY))
+    # One that is random is among the first few.
+    known = [*second[-1:], next(some), *(index.telling if index else ()), last, *second[:-1], first]
+    for chunk in (*known, *some):
+        if chunk not in seen:
+            seen.add(chunk)
+            yield chunk
+
+
+def _run_of(store: Store, chunk: Index, random: Random) -> Box:
+    """A box of a chunk whose elements lie one after another in it."""
+    layout = store.layout
+    inside, stored = layout.objects.box(chunk), layout.objects.stored(chunk)
+    room = min(_RUN_BYTES, layout.object_bytes // 4 if layout.encoded else _RUN_BYTES)
+    left = max(room // layout.itemsize, 1)
+    start, stop = list(inside.start), [n + 1 for n in inside.start]
+    for axis in reversed(range(layout.ndim)):
+        length = min(inside.shape[axis], left)
+        start[axis] += random.randint(0, inside.shape[axis] - length)
+        stop[axis] = start[axis] + length
+        left //= length
+        if length < stored.shape[axis]:
+            left = min(left, 1)
+    return Box(tuple(start), tuple(stop))
+
+
+def _read(store: Store, chunk: Index, box: Box) -> bytes:
+    """The elements of a run as the engine would get them."""
+    layout = store.layout
+    extent = store.extents(chunk, [chunk], _no_index)[0]
+    if extent is None:
+        return np.full(box.shape, store.schema.fill_value, layout.dtype).tobytes()
+    stored = layout.objects.stored(chunk)
+    at = 0
+    for begin, first, length in zip(box.start, stored.start, stored.shape, strict=True):
+        at = at * length + begin - first
+    start, size = at * layout.itemsize, box.size * layout.itemsize
+    if not layout.encoded:
+        return _bytes_at(extent.path, extent.offset + start, size)
+    out = np.empty(layout.object_bytes, np.uint8)
+    store.decode(_bytes_at(extent.path, extent.offset, extent.length or 0), extent, out)
+    return out[start : start + size].tobytes()
+
+
+def _bytes_at(path: str, offset: int, size: int) -> bytes:
+    with disk_errors("read", path), open(path, "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), size, offset)
+    if len(data) != size:
+        raise CorruptError(f"{path}: {size} bytes at {offset} end after the file")
+    return data
+
+
+def _no_index(extent: Extent) -> bytes:
+    raise CorruptError(f"{extent.path}: a chunk of HDF5 has no index inside")
