@@ -224,6 +224,14 @@ def test_the_library_reads_where_its_index_lies(
     }
 
 
+@pytest.mark.parametrize("dtype", ["<f2", ">f8", "g", "G", ">c16", "S5", "V7", "?"])
+def test_bits_that_mean_nothing_are_no_disagreement(tmp_path: Path, dtype: str) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("x", (4, 6), dtype, chunks=(2, 3))
+        dataset[:2, :3] = np.frombuffer(bytes(range(1, 1 + 6 * dataset.dtype.itemsize)), dtype).reshape(2, 3)
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+
+
 def test_an_index_that_is_asked_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.arange(64, dtype="<i4").reshape(8, 8)
     with h5py.File(tmp_path / "a.h5", "w") as file:
