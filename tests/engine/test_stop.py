@@ -1,4 +1,4 @@
-"""Runs that are told to stop: what is in flight is finished, nothing new is begun, and what is complete is committed."""
+"""Runs that are told to stop: what is in flight is finished, nothing is begun, and what is complete is committed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class Stopper:
 
 def slowed(monkeypatch: pytest.MonkeyPatch, of: Any, name: str, **how: Any) -> Stopper:
     stopper = Stopper(getattr(of, name), **how)
-    monkeypatch.setattr(of, name, lambda *a, **k: stopper(*a, **k))
+    # A function, so that it is a method where it takes the place of one.
+    monkeypatch.setattr(of, name, partialmethod(stopper) if isinstance(of, type) else stopper)
     return stopper
 
 
