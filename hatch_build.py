@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = [f"src/reblock/engine/{name}.c" for name in ("scatter", "reading", "writing", "digest")]
+SOURCES = [f"src/reblock/engine/{name}.c" for name in ("scatter", "reading", "writing", "looking", "digest")]
 LIBRARY = "src/reblock/engine/libmoves.so"
 
 

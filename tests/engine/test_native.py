@@ -78,7 +78,7 @@ def moves_of(**options: object) -> native.Moves:
 
 def fetch(path: Path, start: int, length: int, most: int, **options: object) -> bytes | None:
     names, _ = native.joined([str(path)])
-    row = np.array([[-1, 0, start, length, length < 0, 1] + [0] * 6], np.int64)
+    row = np.array([[-1, 0, start, length, length < 0, 1, 0] + [0] * 6], np.int64)
     staging = allocate(most + 2 * PAGE_BYTES + DIRECT_BYTES)
     found = moves_of(**options).fetch(native.address(row), names, staging, most, direct=most >= DIRECT_BYTES)
     return None if found is None else found.tobytes()
@@ -106,4 +106,6 @@ def test_what_is_out_of_the_ordinary_is_left_to_others(tmp_path: Path) -> None:
         assert fetch(tmp_path / "x", start, length, 2**20) is None
     assert fetch(tmp_path / "link", 0, -1, 100) == bytes(100)
     assert fetch(tmp_path / "link", 0, -1, 100, flags=os.O_NOFOLLOW) is None
-    assert fetch(tmp_path / "x", 0, -1, 100, not_after=1) is None
+    for stamps, known in (([0], False), ([1], True), ([2], False)):
+        table = native.Stamps(np.array(stamps, np.uint16), 1, exact=True)
+        assert (fetch(tmp_path / "x", 0, -1, 100, stamps=table) is not None) == known

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 
-from reblock.api.identity import Source, differences, identify, source_changed
+from reblock.api.identity import differences, identify, source_changed
 from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder
+from reblock.api.source import Source
 from reblock.api.space import Need, check_space, need_of
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnevenError, UnfinishedError
@@ -116,9 +117,9 @@ class Attempt:
             return None
         advice = f"`reblock clean {self.target.path}` removes it"
         if source_changed(before, self._problem):
-            raise ChangedError(
-                f"{self._source.location} changed since the unfinished run on {self.target.path} began: {advice}"
-            )
+            what = self._source.describe_change(journal.header)
+            since = f"since the unfinished run on {self.target.path} began"
+            raise ChangedError(f"{self._source.location} changed {since} ({what}): {advice}")
         raise UnfinishedError(
             f"an unfinished run of another problem is in the place of {self.target.path} "
             f"({'; '.join(differences(before, self._problem))}): {advice}, the command that began it resumes it"
@@ -135,8 +136,7 @@ class Attempt:
             "boxes": [sweep.writes.count for sweep in self.plan.passes],
             "bytes": self.format.layout(self.schema).nbytes,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            # By the clock of the file system, which is the one that changes of files are dated by.
-            "started_ns": os.stat(self.staging.lock).st_mtime_ns,
+            "source": self._source.times,
         }
         return Journal.create(self.staging.journal, header)
 
@@ -207,11 +207,11 @@ class Attempt:
             files = max(layout.objects.count for layout in self.plan.scratch)
             needs.append(Need(scratch.folder, self.scratch_bytes, files, certain=True))
         self.notes += check_space(needs)
-        started = journal.header["started_ns"]
-        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest, not_after_ns=started)
+        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
         ledger.flush()
-        self._source.check()
+        read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
+        self.notes += self._source.settle(journal, *read, self.cancelled)
         if self.digest:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
         store.commit(Record(digest=self.sums))
@@ -241,7 +241,8 @@ class Attempt:
                 with suppress(ReblockError):
                     remove_tree(self._scratch)
                 raise
-            advice = f"the same command resumes, `reblock clean {self.target.path}` gives up"
+            again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
+            advice = f"{again}the same command resumes, `reblock clean {self.target.path}` gives up"
             if isinstance(error, UnevenError):
                 # To go on as before would end here again.
                 raise

@@ -1,56 +1,21 @@
-"""Identity: all that makes two runs the same, and whether the source still is what it was."""
+"""Identity: all that makes two runs the same."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reblock.api.source import Source
 from reblock.engine import View
-from reblock.errors import ChangedError
 from reblock.model import Format, Plan, Schema, element
 from reblock.storage import attributes
-from reblock.storage.files import disk_errors
 from reblock.storage.location import Location
 
 #: Differences that a message names.
 _SHOWN = 3
-
-#: Path, inode, bytes and time of the last change of a file; None where it is not there.
-Seen = list[tuple[str, list[int] | None]]
-
-
-class Source:
-    """The source as it was when the run began."""
-
-    def __init__(self, view: View) -> None:
-        self.location = view.store.location
-        self._paths = [os.path.abspath(path) for path in view.store.described_by]
-        self.seen = look(self._paths)
-
-    def check(self) -> None:
-        """ChangedError where a file that describes the source is not what it was."""
-        for (path, before), (_, now) in zip(self.seen, look(self._paths), strict=True):
-            if before != now:
-                raise ChangedError(
-                    f"{self.location}: {path} changed during the run, so the result would be of no array"
-                )
-
-
-def look(paths: Sequence[str]) -> Seen:
-    """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
-    seen: Seen = []
-    for path in paths:
-        with disk_errors("look at", path):
-            try:
-                found = os.stat(path)
-            except FileNotFoundError:
-                seen.append((path, None))
-                continue
-        seen.append((path, [found.st_ino, found.st_size, found.st_mtime_ns]))
-    return seen
 
 
 def identify(
@@ -64,7 +29,7 @@ def identify(
             "array": str(Location(os.path.abspath(where.path), where.inner)),
             "format": view.store.format,
             "layout": view.store.layout.to_json(),
-            "files": dict(source.seen),
+            **source.identity,
         },
         "region": [list(pair) for pair in zip(view.region.start, view.region.stop, strict=True)],
         "transpose": list(view.axes),
@@ -91,7 +56,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def source_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether it is the files of the same source that differ."""
     one, two = before["source"], now["source"]
-    return bool(one["array"] == two["array"] and one["files"] != two["files"])
+    return bool(one["array"] == two["array"] and any(one.get(key) != two[key] for key in ("files", "chunks")))
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:

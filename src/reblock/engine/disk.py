@@ -10,11 +10,10 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from time import time_ns
 from types import TracebackType
 from typing import ClassVar, Self
 
-from reblock.engine.native import NEVER
+from reblock.engine.seen import Seen
 from reblock.errors import ChangedError, DiskError
 from reblock.model import Bytes, Flat
 from reblock.model.roots import Roots
@@ -23,8 +22,6 @@ from reblock.model.roots import Roots
 PAGE_BYTES = 4096
 #: Transfers from this size on go past the page cache.
 DIRECT_BYTES = 64 << 10
-#: A file dated later than this from now was not written just now.
-_FUTURE_NS = 60 * 10**9
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 #: Linux's flag for reads that leave nothing in the page cache: 6.14 and later, some file systems.
 _DONTCACHE = 0x80 if sys.platform == "linux" else 0
@@ -46,11 +43,9 @@ class Handle:
         """Size of the file."""
         return os.fstat(self._descriptor).st_size
 
-    def check_unchanged(self, not_after_ns: int) -> None:
-        """The file must not have been changed after a moment; a date far in the future is just wrong."""
-        if not_after_ns != NEVER and not_after_ns < os.fstat(self._descriptor).st_mtime_ns < time_ns() + _FUTURE_NS:
-            self.close()
-            raise changed(self.path)
+    def status(self) -> os.stat_result:
+        """What the file looks like."""
+        return os.fstat(self._descriptor)
 
     def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
         """Fill a view from a byte offset; returns how many bytes there were. What is read `once` is not cached."""
@@ -140,20 +135,27 @@ class Handle:
 class Disk:
     """Opens files; tests replace it by one that records."""
 
-    def __init__(self, roots: Roots | None = None, not_after_ns: int = NEVER) -> None:
-        """Files to read lie inside the roots, if there are any, and were not changed after a moment."""
+    def __init__(self, roots: Roots | None = None, seen: Seen | None = None) -> None:
+        """Files to read lie inside the roots, if there are any, and are as they were seen."""
         self._roots = roots
-        self._not_after_ns = not_after_ns
+        self._seen = seen
 
-    def reader(self, path: str, *, direct: bool = False) -> Handle:
-        """Open a file for reading; FileNotFoundError where there is none. `direct` is a wish."""
+    def reader(self, path: str, *, direct: bool = False, number: int | None = None) -> Handle:
+        """Open a file for reading; FileNotFoundError where there is none. `direct` is a wish.
+
+        With the number of the object that it holds, it must look as it did at the start, or be missing as it was.
+        """
         try:
             handle = self._inside(path, direct=direct)
         except FileNotFoundError:
+            if self._seen is not None and number is not None and not self._seen.knows(number, None):
+                raise changed(path) from None
             raise
         except OSError as error:
             raise DiskError.wrap(error, doing="opening", path=path) from error
-        handle.check_unchanged(self._not_after_ns)
+        if self._seen is not None and number is not None and not self._seen.knows(number, handle.status()):
+            handle.close()
+            raise changed(path)
         return handle
 
     def _inside(self, path: str, *, direct: bool) -> Handle:
@@ -183,8 +185,10 @@ class Disk:
 
 
 def changed(path: str) -> ChangedError:
-    """An error for a file that was changed during the run."""
-    return ChangedError(f"{path} was changed while the array was being read: run again once nobody writes to it")
+    """An error for a file that is not what it was at the start of the run, or not there any more."""
+    if not os.path.exists(path):
+        return ChangedError(f"{path} was there when the run began, and is not any more")
+    return ChangedError(f"{path} is not what it was when the run began: somebody writes to it, or has replaced it")
 
 
 def _make_folder(path: str) -> None:

@@ -4,6 +4,7 @@
  *   reading.c   reblock_read      many raw pieces: open, pread   → the same; several in one call by together.h
  *               reblock_decode    many encoded units: the same with a library's decoder in between
  *               reblock_fetch     an encoded unit: open, pread   → memory
+ *   looking.c   reblock_look      the files of a source          → what they look like, added up
  *   writing.c   reblock_write     many complete raw boxes        → their files
  *               reblock_settle    many files that are durable    → what they look like
  *
@@ -44,8 +45,9 @@ typedef struct {
     int64_t digest;             /* whether to take digests */
     int64_t direct;             /* single runs from this length on go past the page cache */
     int64_t fills;              /* whether a file that is not there is fill */
-    int64_t not_after;          /* a file changed later than this (ns) has changed under our hands */
     int64_t flags;              /* more flags for opening a source file */
+    int64_t share, exact;       /* objects that share a stamp; whether stamps tell more than what is there */
+    const uint16_t *stamps;     /* what the files of the source looked like at the start; NULL = it does not matter */
     const int64_t *shape;       /* of the target */
     const int64_t *target_order; /* axes as they lie in a write box's memory, outermost first */
     const int64_t *source_order; /* axes as they lie in a source object */

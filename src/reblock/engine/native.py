@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,9 @@ from reblock.geometry.axis import Ints
 from reblock.model import Decoder as Functions
 from reblock.model import Flat, element
 
-#: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole.
-HEAD = 6
+#: Columns of a raw piece before those of its axes: file, path, first byte, size, whether exactly that, whether whole,
+#: and the number of its object.
+HEAD = 7
 #: What a call was doing when it failed, in the order of `moves.h`.
 PROBLEMS = (
     "",
@@ -39,8 +40,6 @@ PROBLEMS = (
 )
 #: Decoders that it knows, in its order.
 DECODERS = ("blosc", "zstd", "blosc blocks")
-#: Never: no file is changed later than this.
-NEVER = 2**63 - 1
 
 
 class Pass(Structure):
@@ -53,8 +52,10 @@ class Pass(Structure):
         ("digest", c_int64),
         ("direct", c_int64),
         ("fills", c_int64),
-        ("not_after", c_int64),
         ("flags", c_int64),
+        ("share", c_int64),
+        ("exact", c_int64),
+        ("stamps", c_void_p),
         ("shape", c_void_p),
         ("target_order", c_void_p),
         ("source_order", c_void_p),
@@ -79,6 +80,27 @@ class Result(Structure):
             *("io_ns", "decode_ns", "scatter_ns"),
         )
     )
+
+
+class Look(Structure):
+    """What many files look like: see `seen.py`."""
+
+    _fields_ = (
+        *(("firm", c_uint64), ("full", c_uint64), ("present", c_int64), ("newest", c_int64)),
+        *(("fresh", c_int64), ("share", c_int64), ("exact", c_int64), ("stamps", c_void_p), ("since", c_int64)),
+        *(("suspects", c_int64), ("room", c_int64), ("list", c_void_p)),
+    )
+
+
+class Stamps(NamedTuple):
+    """What the files of a source looked like at the start."""
+
+    table: npt.NDArray[np.uint16]
+    """One stamp for an object, or for some."""
+    share: int
+    """Objects that share one."""
+    exact: bool
+    """Whether a stamp tells what a file looks like, or only which of them are there."""
 
 
 class Decoder(Structure):
@@ -114,6 +136,8 @@ def library() -> ctypes.CDLL | None:
     found.reblock_decode.restype = c_int64
     found.reblock_write.argtypes = [c_int64, c_void_p, c_char_p, POINTER(Result)]
     found.reblock_write.restype = c_int
+    found.reblock_look.argtypes = [c_int64, c_char_p, c_int64, POINTER(Look)]
+    found.reblock_look.restype = None
     found.reblock_settle.argtypes = [c_int64, c_char_p, c_void_p]
     found.reblock_settle.restype = c_int64
     return found
@@ -135,6 +159,14 @@ def settle(paths: Sequence[str]) -> npt.NDArray[np.uint64]:
         number = int(seen[count, 0])
         raise OSError(number, os.strerror(number), paths[count])
     return seen
+
+
+def look(paths: Sequence[str], number: int, into: Look) -> None:
+    """Add up what files look like; the first one is of the object with this number."""
+    found = library()
+    if found is None:
+        raise OSError("the compiled loop was not built")
+    found.reblock_look(len(paths), os.fsencode("\0".join(paths) + "\0"), number, byref(into))
 
 
 def joined(paths: Sequence[str]) -> tuple[bytes, Ints]:
@@ -161,17 +193,18 @@ class Moves:
         fills: bool,
         direct: int,
         digest: bool,
-        not_after: int = NEVER,
         flags: int = 0,
+        stamps: Stamps | None = None,
     ) -> None:
         found = library()
         if found is None:
             raise OSError("the compiled loop was not built")
         self._library = found
         orders = (np.array(one or [0], np.int64) for one in (shape, target_order, source_order))
-        self._kept = (*orders, element(fill, dtype).reshape(1))
+        self._kept, self._stamps = (*orders, element(fill, dtype).reshape(1)), stamps
+        seen = (1, 0, None) if stamps is None else (stamps.share, int(stamps.exact), address(stamps.table))
         self._pass = Pass(
-            *(len(shape), dtype.itemsize, component(dtype), int(digest), direct, int(fills), not_after, flags),
+            *(len(shape), dtype.itemsize, component(dtype), int(digest), direct, int(fills), flags, *seen),
             *map(address, self._kept),
         )
 

@@ -114,7 +114,7 @@ class _Pipeline:
         number: int,
     ) -> None:
         self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
-        self._source = disk or Disk(view.store.roots, watch.not_after_ns)
+        self._source = disk or Disk(view.store.roots, watch.seen)
         self._disk = disk or Disk()
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         reading = flight_depth(sweep, view.layout, store.layout, depth, coders, memory_bytes)

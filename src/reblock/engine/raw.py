@@ -40,7 +40,8 @@ class Raw:
 
             def follow(row: int, at: int) -> None:
                 """A link, or a file behind one: it is read if that does not lead outside."""
-                table[row, 0] = opened.enter_context(self._disk.reader(files.names[at])).fileno()
+                handle = self._disk.reader(files.names[at], number=int(table[row, 6]))
+                table[row, 0] = opened.enter_context(handle).fileno()
 
             for row, at in enumerate(chosen.tolist()):
                 if roots is not None and files.names[at] and not roots.allows(files.names[at]):
@@ -67,6 +68,6 @@ def compiled_moves(view: View, store: Store, fill: Array, watch: Watch) -> nativ
         fills=view.fills,
         direct=DIRECT_BYTES,
         digest=watch.digest,
-        not_after=watch.not_after_ns,
         flags=0 if view.store.roots is None else os.O_NOFOLLOW,
+        stamps=None if watch.seen is None else watch.seen.stamps,
     )

@@ -1,5 +1,5 @@
 /* Reading: pieces of files, past the page cache where they are large, to the write boxes that they belong to. */
-#include "moves.h"
+#include "look.h"
 #include "together.h"
 
 #include <sys/uio.h>
@@ -7,7 +7,6 @@
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80
 #endif
-#define FUTURE 60 /* a file dated later than so many seconds from now was not written just now: its date is wrong */
 
 /* Like pread; what is read `once` does not stay in the page cache, where the system knows how to do that. */
 static ssize_t read_some(int fd, char *to, int64_t length, int64_t offset, int once) {
@@ -40,7 +39,7 @@ static int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int di
 /* A raw piece, as `native.py` lays it out: the head, then per axis the bounds of the object as it is stored, of what
  * is read of it, and of what of that is wanted. */
 typedef struct {
-    int64_t fd, path, base, size, exact, whole;
+    int64_t fd, path, base, size, exact, whole, object;
     int64_t axes[][6];
 } Row;
 
@@ -86,18 +85,13 @@ static Runs runs_of(const Pass *pass, const Row *row) {
     return runs;
 }
 
-static int has_changed(const Pass *pass, const struct stat *status) {
-    int64_t changed = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
-    return changed > pass->not_after && changed < (int64_t)(time(NULL) + FUTURE) * 1000000000;
-}
-
 static int check_source(const Pass *pass, const Row *row, int fd, Result *result) {
     struct stat status;
     if (fstat(fd, &status)) return fail(result, OPENING, errno, row->base, row->size, 0);
     int64_t found = (int64_t)status.st_size - row->base;
     if (found < row->size || (row->exact && found > row->size))
         return fail(result, WRONG_SIZE, 0, row->base, row->size, found);
-    return has_changed(pass, &status) ? fail(result, CHANGED, 0, row->base, row->size, found) : 0;
+    return is_as_seen(pass, row->object, &status) ? 0 : fail(result, CHANGED, 0, row->base, row->size, found);
 }
 
 /* A raw piece on its way: its file, and where its elements are once they have been read. */
@@ -217,6 +211,7 @@ static int open_piece(const Pass *pass, Piece *piece, const char *paths, Result 
         return -1;
     }
     if (errno != ENOENT) return fail(result, OPENING, errno, row->base, row->size, 0);
+    if (paths[row->path] && !is_as_seen(pass, row->object, NULL)) return fail(result, CHANGED, errno, row->base, row->size, 0);
     if (!pass->fills) return fail(result, MISSING, errno, row->base, row->size, 0);
     piece->from = pass->fill;
     return 0;
@@ -242,7 +237,7 @@ static int finish_piece(const Pass *pass, const Window *window, Piece *piece, Re
  * memory. Those before a row that fails are read, and none behind it. */
 int reblock_read(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
                  char *staging, int64_t room, int64_t group, Result *result, int64_t *completed) {
-    int64_t width = 6 + 6 * pass->ndim;
+    int64_t width = 7 + 6 * pass->ndim;
     Piece pieces[MOST_PIECES];
     int failed = 0;
     if (group > MOST_PIECES) group = MOST_PIECES;
@@ -278,7 +273,7 @@ int64_t reblock_fetch(const Pass *pass, const Row *row, const char *paths, int64
     if (fd < 0) return -1;
     struct stat status;
     int64_t length = -1, base = row->base;
-    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status)) {
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && is_as_seen(pass, row->object, &status)) {
         int64_t size = (int64_t)status.st_size;
         if (base < 0) base += size;
         length = row->size < 0 ? size - base : row->size;
@@ -353,7 +348,7 @@ static int64_t fetch_block(const Pass *pass, const Decoder *decoder, const Row *
 #ifdef POSIX_FADV_RANDOM
     if (direct) posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* the table stays for the next block, alone */
 #endif
-    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && !has_changed(pass, &status) &&
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && is_as_seen(pass, row->object, &status) &&
         read_all(fd, room, table, 0, 0, 0) == table &&
         find_block(decoder, head, row->base, (int64_t)status.st_size, &start, &length) && length <= most - PAGE) {
         direct = direct && O_DIRECT && !fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT);
@@ -393,7 +388,7 @@ static int decode(const Decoder *decoder, const char *from, int64_t length, char
 int64_t reblock_decode(const Pass *pass, const Window *window, int64_t count, const int64_t *rows, const char *paths,
                        int64_t most, int direct, const Decoder *decoder, char *staging, char *decoded, Result *result,
                        int64_t *completed, int64_t *odd) {
-    int64_t width = 6 + 6 * pass->ndim, found = 0, start = 0;
+    int64_t width = 7 + 6 * pass->ndim, found = 0, start = 0;
     for (; result->row < count; result->row++) {
         const Row *row = (const Row *)(rows + width * result->row);
         const char *from = staging;

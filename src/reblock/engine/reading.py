@@ -91,6 +91,11 @@ class Visit:
     whole: bool
     """Whether it touches all of the object, so that its runs are no extra seeks."""
 
+    @property
+    def number(self) -> int:
+        """Number of the object, by which it is known what its file looked like."""
+        return self.view.object_number(self.index)
+
     def corrupt(self, path: str, offset: int, length: int, reason: str) -> CorruptError:
         """An error that names array, chunk, path and byte range."""
         return corrupt(self.view, self.view.object_index(self.index), path, offset, length, reason)
@@ -179,7 +184,7 @@ def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
     if extent is None:
         return None
     try:
-        handle = disk.reader(extent.path, direct=_is_large(visit))
+        handle = disk.reader(extent.path, direct=_is_large(visit), number=visit.number)
     except FileNotFoundError:
         return None
     expected = visit.view.layout.objects.stored(visit.index).size * visit.view.layout.itemsize
@@ -282,7 +287,7 @@ def read_units(
             stored = store.read_box(box, out)
             yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes), filled=not stored)
         return
-    with _Files(disk, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
+    with _Files(disk, visit.number, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
 
         def read_index(extent: Extent) -> bytes:
             return _fetch(visit, files, extent, staging, "index").tobytes()
@@ -355,13 +360,13 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Scratch, slot: 
 class _Files:
     """Files of one visit, each opened once."""
 
-    def __init__(self, disk: Disk, *, direct: bool) -> None:
-        self._disk, self._direct = disk, direct
+    def __init__(self, disk: Disk, number: int, *, direct: bool) -> None:
+        self._disk, self._number, self._direct = disk, number, direct
         self._handles: dict[str, Handle] = {}
 
     def open(self, path: str) -> Handle:
         if path not in self._handles:
-            self._handles[path] = self._disk.reader(path, direct=self._direct)
+            self._handles[path] = self._disk.reader(path, direct=self._direct, number=self._number)
         return self._handles[path]
 
     def __enter__(self) -> Self:

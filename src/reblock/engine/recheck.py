@@ -1,10 +1,11 @@
-"""Recheck: whether boxes that an earlier attempt has finished still hold what was written."""
+"""Recheck: whether boxes that are finished still hold what was written, and the source what was read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 
 import numpy as np
 
@@ -12,9 +13,13 @@ from reblock.engine.digest import sums
 from reblock.engine.region import load
 from reblock.engine.view import View
 from reblock.engine.watch import Cancelled
-from reblock.errors import StorageError
+from reblock.errors import CorruptError, StorageError
 from reblock.geometry import Box
-from reblock.model import Index, Pass, Store, Sums, Way
+from reblock.geometry.runs import pieces
+from reblock.model import Index, Layout, Pass, Store, Sums, Way
+
+#: Elements that are read again at a time, however little memory there is.
+_LEAST_ELEMENTS = 1 << 10
 
 
 def recheck(
@@ -47,6 +52,43 @@ def recheck(
     at_once = max(memory_bytes // max(2 * largest, 1), 1)
     with ThreadPoolExecutor(min(at_once, os.cpu_count() or 1), "reblock-recheck") as threads:
         yield from threads.map(holds, boxes)
+
+
+def reread(
+    view: View,
+    sweep: Pass,
+    layout: Layout,
+    boxes: Sequence[tuple[int, Sums]],
+    *,
+    memory_bytes: int,
+    cancelled: Cancelled = lambda: False,
+) -> Iterator[bool]:
+    """For each write box of a pass, by number and sums, whether a source still holds elements of the same sums.
+
+    The pass has written an array of that layout. KeyboardInterrupt where that is cancelled.
+    """
+    source, cores = view.layout, 1 if view.store.reads is Way.BOX else os.cpu_count() or 1
+    # Elements as they are stored and as they are compared; units that are decoded are there whole beside them.
+    per, unit = source.itemsize + layout.itemsize, 0
+    if not source.partial_reads:
+        unit = source.unit_bytes + source.most_stored_bytes
+    threads = max(min(cores, memory_bytes // max(prod(sweep.writes.largest) * per + unit, 1)), 1)
+    most = max((memory_bytes // threads - unit) // per, _LEAST_ELEMENTS)
+
+    def holds(box: tuple[int, Sums]) -> bool:
+        if cancelled():
+            raise KeyboardInterrupt
+        where = sweep.writes.box([int(i) for i in np.unravel_index(box[0], sweep.writes.counts)])
+        try:
+            return Sums.of(map(sums_of, pieces(where, tuple(range(layout.ndim)), most))) == box[1]
+        except CorruptError:
+            return False
+
+    def sums_of(part: Box) -> Sums:
+        return sums(load(view, part).astype(layout.dtype, copy=False), part.start, layout.shape)
+
+    with ThreadPoolExecutor(threads, "reblock-reread") as pool:
+        yield from pool.map(holds, boxes)
 
 
 def _begins(store: Store, index: Index) -> bool:

@@ -40,9 +40,15 @@ class RecordingDisk(Disk):
         super().__init__()
         self.visits: list[Visit] = []
 
-    def reader(self, path: str, *, direct: bool = False) -> Handle:  # noqa: ARG002 - pages would blur the ranges
+    def reader(
+        self,
+        path: str,
+        *,
+        direct: bool = False,  # noqa: ARG002 - pages would blur the ranges
+        number: int | None = None,
+    ) -> Handle:
         """Open a file for reading and note it."""
-        return self._recorded(super().reader(path), writing=False)
+        return self._recorded(super().reader(path, number=number), writing=False)
 
     def writer(self, path: str) -> Handle:
         """Open a file for writing and note it."""

@@ -51,7 +51,7 @@ class Files(NamedTuple):
     """The same for the compiled loop."""
     columns: Ints
     """Per unit: no open file, where its name and its bytes start, how many they are (-1 = all to the end of the
-    file, where that cannot be known), whether the file ends there, whether it is read whole."""
+    file, where that cannot be known), whether the file ends there, whether it is read whole, and its object."""
 
 
 class Rows(NamedTuple):
@@ -114,13 +114,16 @@ class Visits:
         if not view.layout.indexed:
             extents = view.store.extents
             files = locate(units, units, [extents(unit, (unit,), no_index)[0] for unit in units])
+            files.columns[:, 6] = view.object_numbers(found)
             if not view.layout.encoded:
                 files.columns[:, 3] = self._sizes(firsts, shape, steps)
             return files
         pairs = zip(view.layout.units.axes, view.layout.objects.axes, strict=True)
         homes = [within.indices(axis.starts(found[:, number])) for number, (axis, within) in enumerate(pairs)]
-        objects = view.object_indices(np.stack(homes, 1) if homes else found)
-        return Files(objects, units, [], [], b"", np.array([[-1, 0, 0, -1, 0, 1]], np.int64).repeat(len(units), 0))
+        home = np.stack(homes, 1) if homes else found
+        columns = np.array([[-1, 0, 0, -1, 0, 1, 0]], np.int64).repeat(len(units), 0)
+        columns[:, 6] = view.object_numbers(home)
+        return Files(view.object_indices(home), units, [], [], b"", columns)
 
     def _sizes(self, firsts: Index, shape: tuple[int, ...], steps: tuple[Ints, ...]) -> Ints:
         """Bytes of raw units as they are stored."""
@@ -136,7 +139,7 @@ def locate(objects: list[Index], units: list[Index], places: list[Extent | None]
     """Units at their places."""
     # A unit that is not stored has no name, and a file without a name does not exist either.
     names = ["" if one is None else one.path for one in places]
-    columns = np.empty((len(units), native.HEAD), np.int64)
+    columns = np.zeros((len(units), native.HEAD), np.int64)
     paths, columns[:, 1] = native.joined(names)
     columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in places]
     columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in places]

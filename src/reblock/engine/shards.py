@@ -7,7 +7,7 @@ file that is not there or lies behind a link, is left to `reading`, which has th
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -53,24 +53,22 @@ class Shards:
         for index, group in groupby(chosen.tolist(), key=objects.__getitem__):
             rows = list(group)
             try:
-                found += zip(rows, self._extents(index, [units[at] for at in rows]), strict=True)
+                read = partial(self._read, int(some.table[rows[0], 6]))
+                found += zip(rows, self._view.store.extents(index, [units[at] for at in rows], read), strict=True)
             except _OddError:
                 odd += rows
         kept = [at for at, _ in found]
         files = locate([objects[at] for at in kept], [units[at] for at in kept], [extent for _, extent in found])
         table = some.table[kept]
-        # Whether a unit is read whole is known already.
-        table[:, : native.HEAD - 1] = files.columns[:, : native.HEAD - 1]
+        # Whether a unit is read whole is known already, and in which object it lies.
+        table[:, :5] = files.columns[:, :5]
         return some._replace(table=table, files=files), odd
 
-    def _extents(self, index: Index, units: list[Index]) -> list[Extent | None]:
-        return list(self._view.store.extents(index, units, self._read))
-
-    def _fetch(self, extent: Extent) -> bytes:
+    def _fetch(self, number: int, extent: Extent) -> bytes:
         roots = self._view.store.roots
         if extent.length is None or not (roots is None or roots.allows(extent.path)):
             raise _OddError
-        row = np.array([-1, 0, extent.offset, extent.length, 0, 0], np.int64)
+        row = np.array([-1, 0, extent.offset, extent.length, 0, 0, number], np.int64)
         memory = np.empty(extent.length, np.uint8)
         path = os.fsencode(extent.path) + b"\0"
         data = self._moves.fetch(native.address(row), path, memory, extent.length, direct=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from reblock.geometry import Box
@@ -75,6 +76,34 @@ class View:
     def unit_index(self, index: Index) -> Index:
         """The store's own index of a unit."""
         return tuple(index[place] + first for place, first in zip(self._places, self._firsts[1], strict=True))
+
+    @cached_property
+    def span(self) -> tuple[Index, Index]:
+        """The first object inside the region and how many there are, in the store's axes."""
+        counts = self.layout.objects.counts
+        return self._firsts[0], tuple(counts[place] for place in self._places)
+
+    @cached_property
+    def _strides(self) -> Index:
+        """Per axis of the view, how far the numbers of neighbouring objects are apart."""
+        strides, step = [1] * len(self.axes), 1
+        for place, count in zip(reversed(self._places), reversed(self.span[1]), strict=True):
+            strides[place] = step
+            step *= count
+        return tuple(strides)
+
+    def object_number(self, index: Index) -> int:
+        """The number of an object among those inside the region, in the store's axes and in C order."""
+        return sum(i * stride for i, stride in zip(index, self._strides, strict=True))
+
+    def object_numbers(self, indices: Ints) -> Ints:
+        """The same for many, one per row."""
+        return indices @ np.array(self._strides, np.int64)
+
+    def object_at(self, number: int) -> Index:
+        """The object with a number, in the view's numbering."""
+        counts = self.layout.objects.counts
+        return tuple(number // stride % count for stride, count in zip(self._strides, counts, strict=True))
 
     def store_box(self, box: Box) -> Box:
         """A box in the store's own axes and coordinates."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from reblock.engine import native
+from reblock.engine.seen import Seen
 from reblock.model import Ledger
 
 #: Called with the logical bytes that have just been written.
@@ -27,13 +27,13 @@ class Watch:
     """Remembers finished write boxes."""
     digest: bool = True
     """Whether to take digest sums."""
-    not_after_ns: int = native.NEVER
-    """A source file that was changed later has changed during the run."""
+    seen: Seen | None = None
+    """What the files of the source looked like at the start."""
 
     def of_pass(self, number: int, count: int) -> Watch:
         """For one pass of several: only the first reads the source, only the last writes the target."""
         return replace(
             self,
             progress=self.progress if number == count - 1 else lambda _: None,
-            not_after_ns=native.NEVER if number else self.not_after_ns,
+            seen=None if number else self.seen,
         )

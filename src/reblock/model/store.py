@@ -206,6 +206,17 @@ class Divisible(Protocol):
 
 
 @runtime_checkable
+class Scattered(Protocol):
+    """A store whose objects are files of their own, and that names many of them at once."""
+
+    def object_files(self, outer: Index, last: range) -> Sequence[str]:
+        """Files of the objects with these indices along all axes but the last, and those along the last.
+
+        The same that `extents` names, but sooner said: all of them are looked at when a run begins and when it ends.
+        """
+
+
+@runtime_checkable
 class Format(Protocol):
     """Opens and creates arrays of one kind."""
 

@@ -75,6 +75,9 @@ class BlocksStore(RawByExtent):
         self._look_at(index, extent)
         return [extent for _ in units]
 
+    def object_files(self, outer: Index, last: range) -> Sequence[str]:
+        return [os.path.join(self.path, self.manifest.file_name((*outer, index))) for index in last]
+
     def place(self, index: Index) -> Extent:
         path = os.path.join(self.path, self.manifest.file_name(index))
         size = self.layout.objects.box(index).size * self.layout.itemsize

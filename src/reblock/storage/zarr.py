@@ -135,6 +135,10 @@ class ZarrStore(ByExtent):
             which = f"bytes 0 to {size}" if shard.at_start else f"the last {size} bytes"
             raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
 
+    def object_files(self, outer: Index, last: range) -> Sequence[str]:
+        first = self._path((*outer, 0))[:-1]
+        return [f"{first}{index}" for index in last]
+
     def _extents_of_blocks(
         self, blocks: Blocks, index: Index, units: Sequence[Index], read: Read
     ) -> Sequence[Extent | None]:

@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from reblock.engine.recording import RecordingDisk
+from reblock.engine.region import load
+from reblock.engine.seen import Seen
+from reblock.engine.view import View
 from reblock.errors import StorageError, UsageError
+from reblock.geometry import Box
 from reblock.model.codec import Codec
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Format
@@ -125,3 +130,19 @@ class UnfinishedContract(FormatTools):
         named = [file for file in self.make_format().open(path, self.inner).described_by if os.path.exists(file)]
         assert named
         assert all(file == path or file.startswith(path + os.sep) for file in named)
+
+    @pytest.mark.parametrize("codec", ["none", "gzip:1"])
+    def test_files_that_hold_elements_are_looked_at(self, tmp_path: Path, codec: str) -> None:
+        """What a run reads is among the files whose looks it compares, so that no change escapes it."""
+        schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec)), {"codec"})
+        path, _, expected = self.write(tmp_path, schema, noise((9, 7), "<i4"))
+        view, disk = View.whole(self.make_format().open(path, self.inner)), RecordingDisk()
+        assert same_bits(load(view, Box.whole((9, 7)), disk), expected)
+        seen = Seen(view)
+        assert {visit.path for visit in disk.visits} <= set(seen.files())
+        before = seen.start
+        for file in set(seen.files()):
+            os.utime(file, ns=(0, 0))
+            after = seen.again(before.newest_ns)
+            assert after.firm != before.firm
+            before = after

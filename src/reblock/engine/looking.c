@@ -1,0 +1,52 @@
+/* Looking: what the files of a source look like, added up. */
+#include "look.h"
+
+/* The sums so far, and what else is wanted of a look; `seen.py` says what it means. */
+typedef struct {
+    uint64_t firm, full;
+    int64_t present, newest;
+    int64_t fresh;          /* whether stamps are being made, and not compared with */
+    int64_t share, exact;   /* as in Pass */
+    uint16_t *stamps;
+    int64_t since;          /* files changed from this moment on are suspect */
+    int64_t suspects, room; /* how many there were, and how many fit into the list */
+    int64_t *list;
+} Look;
+
+static void keep_stamp(const Look *look, uint16_t *slot, int64_t number, uint16_t stamp) {
+    uint16_t kind = stamp < PRESENT ? stamp : PRESENT;
+    if (look->exact) *slot = stamp;
+    else if (number % look->share == 0) *slot = kind;
+    else if (*slot != kind) *slot = UNKNOWN;
+}
+
+/* Look at files, one name behind the other, of objects numbered from `number` on. */
+void reblock_look(int64_t count, const char *path, int64_t number, Look *look) {
+    for (int64_t i = 0; i < count; i++, number++, path += strlen(path) + 1) {
+        struct stat status;
+        int error = stat(path, &status) ? errno : 0;
+        uint64_t firm, full;
+        uint16_t stamp;
+        int64_t changed = INT64_MIN;
+        if (error) {
+            stamp = error == ENOENT ? ABSENT : UNKNOWN;
+            full = firm = scramble((uint64_t)number, (uint64_t)error);
+        } else {
+            uint64_t found = look_of(&status);
+            changed = nanoseconds(&status.st_ctim);
+            stamp = stamp_of(found);
+            firm = scramble(scramble((uint64_t)number, found), 1);
+            full = scramble(firm, (uint64_t)changed);
+            look->present++;
+            if (changed > look->newest) look->newest = changed;
+        }
+        look->firm += firm;
+        look->full += scramble(full, 2);
+        uint16_t *slot = &look->stamps[number / look->share];
+        if (look->fresh) keep_stamp(look, slot, number, stamp);
+        else if (changed >= look->since || (look->exact && *slot != stamp)) {
+            if (look->suspects < look->room) look->list[look->suspects] = number;
+            look->suspects++;
+        }
+    }
+}

@@ -1,0 +1,281 @@
+"""Seen: what the files of a source look like when a run begins, and whether they still do.
+
+A run reads the array that was there at its start. Which files that is made of is looked at twice, and once more at each
+read ::
+
+    start     all files of the region   → two sums, how many are there, the newest change; a stamp for each object
+    reading   the file that was opened, or is not there   → its stamp must be that of the start
+    end       all files again           → the sums must be those of the start
+
+The sums do not care about the order of files, and take no memory; a journal keeps them, so that a run that goes on can
+compare too. `firm` adds up number, inode, size and time of the last write, or that there is no file; `full` the time of
+the last change of the inode as well, which nobody can set: it changes with each write, but also with rights and names.
+
+The sums cannot tell of a folder that is moved away and back between the two looks, since no time of the files in it
+changes. Stamps can: sixteen bits for each object of what it looked like. For more than two million objects several
+share one, which then says whether all of them are there, none, or some.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain, product
+from math import prod
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.engine import native
+from reblock.engine.native import Stamps
+from reblock.engine.view import View
+from reblock.errors import ReblockError
+from reblock.model import Extent, Index, Scattered, Store, Way
+
+#: Stamps that are kept, of two bytes each; files that are looked at in one call; suspects that are named.
+_MOST_STAMPS, _BATCH, _MOST_SUSPECTS = 1 << 21, 1 << 12, 1 << 14
+#: Stamps: not there, of no use, and the first that tells what a file looks like.
+_ABSENT, _UNKNOWN, _PRESENT = 0, 1, 2
+_STAMPS = 2**16 - _PRESENT
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
+_NEVER = 2**63 - 1
+
+_Longs = npt.NDArray[np.uint64]
+
+
+class Look(NamedTuple):
+    """All files of a source at one moment."""
+
+    firm: int
+    """Sum over all that changes only where bytes do."""
+    full: int
+    """The same with the times of the last change of inodes."""
+    present: int
+    """How many are there."""
+    newest_ns: int
+    """The last of those times, by the clock of the source."""
+    suspects: tuple[int, ...] | None
+    """Objects whose files are not what they were, or were touched since; None = too many, or it cannot be told."""
+
+
+class Seen:
+    """The files of a source as they were at the start."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._shared = _shared_files(view)
+        self._count = prod(view.span[1]) if self._shared is None else len(self._shared)
+        share = max(-(-self._count // _MOST_STAMPS), 1)
+        table = np.zeros(max(-(-self._count // share), 1), np.uint16)
+        self._own = Stamps(table, share, share == 1)
+        self.start = self._look(fresh=True)
+        self.stamps = self._own if self._shared is None else self._stamp_of_all()
+
+    def again(self, since_ns: int) -> Look:
+        """The files as they are now; suspect are those that differ, and those changed at that moment or later."""
+        return self._look(since_ns=since_ns)
+
+    def files(self) -> Iterator[str]:
+        """All of them; no name where an object is not stored."""
+        return chain.from_iterable(self._batches())
+
+    def knows(self, number: int, status: os.stat_result | None) -> bool:
+        """Whether the file of an object looks as it did; None = it is not there."""
+        before = int(self.stamps.table[number // self.stamps.share])
+        return _is_known(before, status, exact=self.stamps.exact)
+
+    def path(self, number: int) -> str:
+        """The file of a suspect."""
+        if self._shared is not None:
+            return self._shared[number]
+        index = self._view.object_index(self._view.object_at(number))
+        return self._paths(index[:-1], (index[-1], index[-1] + 1) if index else ())[0]
+
+    @property
+    def shared(self) -> bool:
+        """Whether every object may lie in any of the files."""
+        return self._shared is not None
+
+    def differing(self, now: Look) -> list[str]:
+        """Files that are not what they were, as far as stamps tell."""
+        table, share, exact = self._own
+        paths = {number: self.path(number) for number in now.suspects or ()}
+        return [path for number, path in paths.items() if not _is_same(int(table[number // share]), path, exact=exact)]
+
+    def touched(self, now: Look, since_ns: int) -> list[str]:
+        """Files that were changed since a moment; those changed in that very moment only where there are no others."""
+        times = {path: _changed_ns(path) for path in map(self.path, now.suspects or ())}
+        return [path for path, time in times.items() if time > since_ns] or list(times)
+
+    # ---------------------------------------------------------------- one look
+    def _look(self, *, fresh: bool = False, since_ns: int = _NEVER) -> Look:
+        table, share, exact = self._own
+        listed = np.empty(_MOST_SUSPECTS, np.int64)
+        into = native.Look(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
+        into.stamps, into.room, into.list = native.address(table), _MOST_SUSPECTS, native.address(listed)
+        number, compiled = 0, native.library() is not None
+        for paths in self._batches():
+            if compiled:
+                native.look(paths, number, into)
+            else:
+                _look_slowly(paths, number, into, table, listed)
+            number += len(paths)
+        suspects = tuple(listed[: into.suspects].tolist()) if into.suspects <= _MOST_SUSPECTS else None
+        return Look(into.firm, into.full, into.present, into.newest, suspects)
+
+    # ---------------------------------------------------------------- which files
+    def _batches(self) -> Iterator[Sequence[str]]:
+        """All files in the order of their objects, many at a time."""
+        if self._shared is not None:
+            yield self._shared
+            return
+        first, counts = self._view.span
+        if not counts:
+            yield self._paths(first, ())
+            return
+        outer = product(*(range(a, a + n) for a, n in zip(first[:-1], counts[:-1], strict=True)))
+        waiting: list[str] = []
+        for index in outer:
+            for start in range(first[-1], first[-1] + counts[-1], _BATCH):
+                waiting += self._paths(index, (start, min(start + _BATCH, first[-1] + counts[-1])))
+                if len(waiting) >= _BATCH:
+                    yield waiting
+                    waiting = []
+        if waiting:
+            yield waiting
+
+    def _paths(self, outer: Index, last: tuple[int, ...]) -> Sequence[str]:
+        store = self._view.store
+        if not last:
+            return [_path(store, outer)]
+        if isinstance(store, Scattered):
+            return store.object_files(outer, range(*last))
+        return [_path(store, (*outer, index)) for index in range(*last)]
+
+    def _stamp_of_all(self) -> Stamps:
+        """One stamp for all objects, where their files are shared: that of the one file that they are in."""
+        homes = _homes(self._view)
+        stamps, share = self._own.table, max(prod(self._view.span[1]), 1)
+        if len(homes) == 1 and self._shared is not None:
+            at = self._shared.index(homes.pop())
+            return Stamps(stamps[at : at + 1], share, exact=True)
+        kind = _PRESENT if (stamps >= _PRESENT).all() else _UNKNOWN
+        return Stamps(np.array([kind], np.uint16), share, exact=False)
+
+
+def _shared_files(view: View) -> list[str] | None:
+    """The files that hold all elements, where objects have none of their own."""
+    store = view.store
+    if isinstance(store, Scattered):
+        return None
+    described = list(store.described_by)
+    return described if store.reads is Way.BOX or _homes(view) <= set(described) else None
+
+
+def _homes(view: View) -> set[str]:
+    """The files of some objects: the first one inside the region, and its neighbours."""
+    first, counts = view.span
+    some = [first, *((*first[:a], x + 1, *first[a + 1 :]) for a, x in enumerate(first) if counts[a] > 1)]
+    return {path for path in (_path(view.store, index) for index in some) if path} if prod(counts) else set()
+
+
+def _path(store: Store, index: Index) -> str:
+    """The file of an object; none where it is not stored, or where that is for a reader to complain about."""
+    asked: list[str] = []
+
+    def read(extent: Extent) -> NoReturn:
+        asked.append(extent.path)
+        raise FileNotFoundError
+
+    units = store.layout.units.touching(store.layout.objects.box(index))
+    try:
+        extents = store.extents(index, [next(iter(units))], read)
+    except (ReblockError, FileNotFoundError):
+        extents = [None]
+    return asked[0] if asked else extents[0].path if extents[0] else ""
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_ctime_ns
+    except OSError:
+        return _NEVER
+
+
+def _is_known(before: int, status: os.stat_result | None, *, exact: bool) -> bool:
+    """Whether a file is what a stamp says."""
+    if status is None:
+        return before < _PRESENT
+    return before in (_UNKNOWN, _stamp(status)) if exact else before != _ABSENT
+
+
+def _is_same(before: int, path: str, *, exact: bool) -> bool:
+    try:
+        return _is_known(before, os.stat(path), exact=exact)
+    except OSError:
+        return _is_known(before, None, exact=exact)
+
+
+# ---------------------------------------------------------------- what `looking.c` does, where it was not built
+def _look_slowly(
+    paths: Sequence[str], number: int, into: native.Look, table: npt.NDArray[np.uint16], listed: npt.NDArray[np.int64]
+) -> None:
+    numbers = np.arange(number, number + len(paths), dtype=np.uint64)
+    errors, seen = _stat_all(paths)
+    there = errors == 0
+    looks = _scramble(np.uint64(0), *seen.T[:3])
+    stamps = np.where(there, _PRESENT + looks % np.uint64(_STAMPS), np.minimum(errors ^ np.uint64(errno.ENOENT), 1))
+    firm = np.where(there, _scramble(numbers, looks, np.uint64(1)), _scramble(numbers, errors))
+    full = _scramble(np.where(there, _scramble(firm, seen[:, 3]), firm), np.uint64(2))
+    into.firm = (into.firm + int(firm.sum(dtype=np.uint64))) % 2**64
+    into.full = (into.full + int(full.sum(dtype=np.uint64))) % 2**64
+    into.present += int(there.sum())
+    changed = np.where(there, seen[:, 3].view(np.int64), -_NEVER)
+    into.newest = max(into.newest, int(changed.max(initial=-_NEVER)))
+    slots = numbers.astype(np.int64) // into.share
+    if into.fresh and into.exact:
+        table[slots] = stamps
+    elif into.fresh:
+        for at, slot, kind in zip(numbers.tolist(), slots.tolist(), np.minimum(stamps, _PRESENT), strict=True):
+            table[slot] = kind if at % into.share == 0 or table[slot] == kind else _UNKNOWN
+    else:
+        differs = table[slots] != stamps if into.exact else np.zeros(len(paths), bool)
+        found = numbers[differs | (changed >= into.since)].astype(np.int64)
+        room = listed[into.suspects : into.suspects + len(found)]
+        room[:] = found[: len(room)]
+        into.suspects += len(found)
+
+
+def _stat_all(paths: Sequence[str]) -> tuple[_Longs, _Longs]:
+    """Errors; inode, size, times of the last write and of the last change."""
+    errors, seen = np.zeros(len(paths), np.uint64), np.zeros((len(paths), 4), np.int64)
+    for row, path in enumerate(paths):
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            errors[row] = error.errno or errno.EIO
+        else:
+            seen[row] = _signed(found.st_ino), found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return errors, seen.view(np.uint64)
+
+
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _stamp(status: os.stat_result) -> int:
+    found = 0
+    for value in (status.st_ino, status.st_size, status.st_mtime_ns):
+        found = (found ^ value % 2**64) * int(_PRIME) % 2**64
+        found ^= found >> 32
+    return _PRESENT + found % _STAMPS
+
+
+def _scramble(found: _Longs | np.uint64, *columns: _Longs | np.uint64) -> _Longs:
+    """Numbers stirred into others."""
+    for column in columns:
+        mixed = np.asarray(found ^ column) * _PRIME
+        found = mixed ^ (mixed >> np.uint64(32))
+    return np.asarray(found)
