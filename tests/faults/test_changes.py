@@ -96,7 +96,7 @@ def test_a_chunk_that_is_written_before_the_run_goes_on(source: str) -> None:
 
 
 def test_a_chunk_that_nobody_needs_any_more(source: str) -> None:
-    """Sums tell that something has changed, not that nobody needs it: what is refused too often is not wrong."""
+    """Sums tell that something has changed, not that nobody needs it any more."""
     stop_half_way(source)
     first = min((path for path in Path(source).rglob("*") if path.is_file() and place(path)), key=place)
     time.sleep(0.02)

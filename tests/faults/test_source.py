@@ -15,7 +15,7 @@ import pytest
 
 import reblock
 from reblock.engine import Report, native
-from reblock.errors import ChangedError
+from reblock.errors import ChangedError, UnfinishedError
 from reblock.storage.journal import Journal
 from reblock.storage.staging import Staging
 
@@ -220,6 +220,13 @@ def test_a_chunk_that_vanishes_or_appears_before_the_run_goes_on(which: int) -> 
     chunks[which].unlink()
     with pytest.raises(ChangedError, match="1 fewer chunk"):
         reblock.repartition("zstd.zarr", "y/", **OPTIONS)
+
+
+def test_another_region_is_another_problem() -> None:
+    make("zstd.zarr")
+    stop_half_way("zstd.zarr")
+    with pytest.raises(UnfinishedError, match="region was"):
+        reblock.repartition("zstd.zarr", "y/", **OPTIONS, region="0:24,:,:")
 
 
 def test_chunks_outside_the_region_do_not_matter() -> None:

@@ -22,7 +22,7 @@ from reblock.model import Finished, Pass, Schema, Store, Sums
 from reblock.model.layout import Access
 from reblock.storage import durable, group_commit, registry
 from reblock.storage.group_commit import GroupCommit, Side, side_of
-from reblock.storage.journal import Group, Journal, from_ranges, to_ranges
+from reblock.storage.journal import VERSION, Group, Journal, from_ranges, to_ranges
 from reblock.storage.lock import Lock, who_holds
 from reblock.storage.numbers import Numbers
 from reblock.storage.staging import Staging
@@ -56,7 +56,7 @@ def test_what_is_appended_is_found_again(journal: Journal) -> None:
     for one in made:
         journal.append(one.to_json())
     found = reopened(journal)
-    assert found.header == {"journal": 1, **HEADER}
+    assert found.header == {"journal": VERSION, **HEADER}
     for one, two in zip(made, found.groups(), strict=True):
         assert (one.number, one.bytes) == (two.number, two.bytes)
         for a, b in ((one.boxes, two.boxes), (one.sums, two.sums), (one.stamps, two.stamps)):

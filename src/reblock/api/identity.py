@@ -48,6 +48,7 @@ def identify(
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two problems, in words; the plan only where nothing else explains it."""
+    before, now = ({**one, "source": {**one["source"], "chunks": None}} for one in (before, now))
     found = list(_differences({**before, "plan": None}, {**now, "plan": None}))
     found = found or list(_differences(before.get("plan"), now.get("plan"), "plan"))
     return [*found[:_SHOWN], *([f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])]
@@ -56,7 +57,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def source_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether it is the files of the same source that differ."""
     one, two = before["source"], now["source"]
-    return bool(one["array"] == two["array"] and any(one.get(key) != two[key] for key in ("files", "chunks")))
+    # Another region is another set of chunks.
+    same = one["array"] == two["array"] and before["region"] == now["region"]
+    return bool(same and any(one.get(key) != two[key] for key in ("files", "chunks")))
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
