@@ -14,6 +14,7 @@ from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Flat, Scratch, fresh
 from reblock.storage.checksums import SUM_BYTES, fletcher32
 from reblock.storage.hdf5_file import library
+from reblock.storage.hdf5_plugins import INSTALL, PLUGINS, stage_name
 from reblock.storage.in_place import append, by_turns
 from reblock.storage.shuffle import shuffle, unshuffle
 from reblock.storage.zlib_streams import Container, compress, decompress
@@ -28,6 +29,7 @@ NAMES = {
     5: "nbit",
     6: "scaleoffset",
     LZF: "lzf",
+    **{code: stage_name(code) for code in PLUGINS},
 }
 _OURS = (DEFLATE, SHUFFLE, FLETCHER32)
 
@@ -54,9 +56,10 @@ def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
         code, _, values, name = dcpl.get_filter(number)
         if code not in NAMES or not h5py.h5z.filter_avail(code):
             named = " ".join(name.decode("utf-8", "replace").split())[:60] or NAMES.get(code, "no name")
+            known = [name for code, name in NAMES.items() if code not in PLUGINS]
             raise FormatError(
-                f"{where} is encoded by HDF5 filter {code} ({named}), a plugin that is not loaded; "
-                f"known are {', '.join(NAMES.values())}: rewrite it with h5repack"
+                f"{where} is encoded by HDF5 filter {code} ({named}), which cannot be applied; known are "
+                f"{', '.join(known)}, and with {INSTALL} {', '.join(PLUGINS.values())}: rewrite it with h5repack"
             )
         default = itemsize if code == SHUFFLE else 6
         filters.append(Filter(code, int(values[0]) if values else default))

@@ -22,11 +22,14 @@ from reblock.storage import hdf5_wire as wire
 from reblock.storage.hdf5_file import Elsewhere, failures, find_dataset, library, open_file, parts_of, resolve
 from reblock.storage.hdf5_index import ask_index, is_stored, sweep_index
 from reblock.storage.hdf5_metadata import facts_of
+from reblock.storage.hdf5_plugins import load_plugins
 
 #: Processor time that metadata may take: so much, and more for long files.
 BASE_SECONDS = 0.3
 _BYTES_PER_SECOND = 8 << 20
 _MOST_SECONDS = 60.0
+#: Some plugins decode so many times more slowly than HDF5's own filters.
+_SLOWER = 8
 #: Memory that metadata may take, above what the process has at its start.
 _MORE_BYTES = 96 << 20
 
@@ -77,6 +80,7 @@ class _Session:
         self._room = -1
         self._file: Any = None
         self._dataset: Any = None
+        self._plugins = 0
 
     def answer(self, request: dict[str, Any]) -> None:
         """Do what is asked, within its limits."""
@@ -87,7 +91,8 @@ class _Session:
             "ask": self._ask,
             "read": self._read,
         }
-        seconds = min(BASE_SECONDS + request["cost"] / _BYTES_PER_SECOND, _MOST_SECONDS)
+        pace = _BYTES_PER_SECOND / (_SLOWER if self._plugins else 1)
+        seconds = min(BASE_SECONDS + request["cost"] / pace, _MOST_SECONDS * (_SLOWER if self._plugins else 1))
         if request["room"] > self._room:
             self._room = request["room"]
             _limit_memory(_MORE_BYTES + self._room)
@@ -115,6 +120,7 @@ class _Session:
             except Elsewhere as link:
                 wire.send(self._stream, {"answer": {"link": [link.file, link.path, link.at]}})
                 return
+            self._plugins = load_plugins(self._dataset, f"{shown}::{name}")
             facts = facts_of(self._dataset, f"{shown}::{name}")
         wire.send(self._stream, {"answer": {"name": name, **facts}})
 
@@ -125,6 +131,7 @@ class _Session:
                 self._dataset = resolve(self._open(request), shown, parts_of(request["inner"]))
             except Elsewhere as link:
                 raise FormatError(f"{shown} has changed: {link.at} is now a link to another file") from None
+            self._plugins = load_plugins(self._dataset, f"{shown}::{request['inner']}")
         wire.send(self._stream, {"answer": True})
 
     def _sweep(self, request: dict[str, Any]) -> None:
