@@ -742,7 +742,7 @@ def test_plugins_are_not_loaded_from_the_environment(tmp_path: Path) -> None:
     path = make(tmp_path / "a.h5", ramp(), "gzip", chunks=(5, 4))
     data = path.read_bytes()
     place = data.index(b"\x01\x00\x08\x00\x01\x00\x01\x00deflate\0")
-    path.write_bytes(data[:place] + (32015).to_bytes(2, "little") + data[place + 2 :])
+    path.write_bytes(data[:place] + (32099).to_bytes(2, "little") + data[place + 2 :])
     environment = {**os.environ, "HDF5_PLUGIN_PATH": str(plugins)}
     ours = f"from reblock.storage.hdf5 import FORMAT; FORMAT.open({str(path)!r}, '')"
     theirs = f"import h5py; h5py.File({str(path)!r})['x'][...]"
