@@ -216,8 +216,9 @@ def test_names_that_move_the_cursor_are_written_out(call: Call, here: Path) -> N
 def test_verify(ask: Ask, call: Call, sample: Any, here: Path) -> None:
     ask("run", "x.npy", "y.zarr", "--chunks", "7,11", "--transpose", "1,0")
     equal = ask("verify", "x.npy", "y.zarr", "--transpose", "1,0")
-    assert set(equal) == {"equal", "source_digest", "target_digest", "differences"}
-    assert equal["equal"] is True
+    keys = {"equal", "source_digest", "target_digest", "differing_elements", "first_difference", "differences"}
+    assert set(equal) == keys
+    assert (equal["equal"], equal["differing_elements"], equal["first_difference"]) == (True, 0, None)
     assert call("verify", "x.npy", "y.zarr", "--transpose", "1,0").stdout.startswith("equal: x.npy and y.zarr")
     sample[3, 4] += 1
     np.save(here / "z.npy", sample)
@@ -230,6 +231,27 @@ def test_verify(ask: Ask, call: Call, sample: Any, here: Path) -> None:
     result = call("verify", "x.npy", "z.npy")
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith("different: x.npy and z.npy")
+    was, now = int(sample[3, 4]) - 1, int(sample[3, 4])
+    assert "  1 element differs\n" in result.stdout
+    assert f"  first at [3, 4] of the source: {was} there, {now} in the target\n" in result.stdout
+    answer = json.loads(call("verify", "x.npy", "z.npy", "--json").stdout)
+    assert answer["differing_elements"] == 1
+    assert answer["first_difference"] == {"index": [3, 4], "source": was, "target": now}
+
+
+@pytest.mark.parametrize("reader", ["reblock", "library"])
+def test_verify_exits_with_2_where_it_could_not_compare(call: Call, sample: Any, here: Path, reader: str) -> None:
+    cut = (here / "x.npy").read_bytes()[:-1]
+    (here / "cut.npy").write_bytes(cut)
+    for target in ("cut.npy", "none.npy"):
+        result = call("verify", "x.npy", target, "--json", "--reader", reader)
+        assert result.exit_code == 2
+        assert target in json.loads(result.stdout)["error"]["message"]
+        assert call("verify", target, "x.npy", "--reader", reader).exit_code == 2
+    np.save(here / "other.npy", np.zeros((2, 2)))
+    assert call("verify", "x.npy", "other.npy", "--reader", reader).exit_code == 1
+    assert call("verify", "x.npy", "x.npy", "--reader", reader).exit_code == 0
+    assert call("verify", "x.npy", "x.npy", "--reader", "neither").exit_code == 2
 
 
 # ---------------------------------------------------------------- demo

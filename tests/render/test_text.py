@@ -192,9 +192,15 @@ def test_info_and_verdict() -> None:
     assert "    list   [1, 2]" in shown
     assert max(map(len, shown.splitlines())) <= WIDTH
     assert "shards      20,8" in text.info({**described, "chunks": [5, 4], "shards": [20, 8]}, "a")
-    assert text.verdict("a", "b", equal=True) == "equal: a and b hold the same elements"
-    different = text.verdict("a", "b", equal=False, differences=["shape (1,) against (2,)"])
+    assert text.verdict("a", "b", {"equal": True, "differences": []}) == "equal: a and b hold the same elements"
+    different = text.verdict("a", "b", {"equal": False, "differences": ["shape (1,) against (2,)"]})
     assert different.splitlines()[1] == "  shape (1,) against (2,)"
+    first = {"index": [3, 4], "source": 1, "target": "NaN (0x7fc00001)"}
+    found = {"equal": False, "differences": [], "differing_elements": 1234, "first_difference": first}
+    assert text.verdict("a", "b", found).splitlines()[1:] == [
+        "  1,234 elements differ",
+        "  first at [3, 4] of the source: 1 there, NaN (0x7fc00001) in the target",
+    ]
 
 
 def test_numbers_for_people() -> None:

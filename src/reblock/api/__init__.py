@@ -1,13 +1,14 @@
 """The Python interface: the one place that joins planner, engine and storage."""
 
-from reblock.api.array import Array, open
-from reblock.api.compare import Verdict, info, verify
-from reblock.api.job import DEFAULT_MEMORY, Job, plan, repartition, run
+from reblock.api.array import DEFAULT_MEMORY, Array, open
+from reblock.api.compare import Difference, Verdict, info, verify
+from reblock.api.job import Job, plan, repartition, run
 from reblock.api.unfinished import Unfinished, clean, status
 
 __all__ = [
     "DEFAULT_MEMORY",
     "Array",
+    "Difference",
     "Job",
     "Unfinished",
     "Verdict",

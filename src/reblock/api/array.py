@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,10 @@ from reblock.geometry import Box
 from reblock.geometry.grid import Cut
 from reblock.model import Layout, Store
 from reblock.storage import registry
+from reblock.units import parse_size
 
+#: Memory budget where none is given.
+DEFAULT_MEMORY = "1GiB"
 #: A location as text or as a path.
 Where = str | os.PathLike[str]
 
@@ -27,6 +30,8 @@ class Array:
 
     store: Store
     """The adapter behind it."""
+    memory_bytes: int = parse_size(DEFAULT_MEMORY)
+    """Budget of reading, beside the result."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,8 +61,17 @@ class Array:
         return f"<reblock.Array {self.store.location} {self.store.format} {self.shape} {self.dtype}>"
 
 
-def open(source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()) -> Array:
+def open(
+    source: Where | Array,
+    *,
+    format: str | None = None,
+    allow_external: Sequence[Where] = (),
+    memory: str | int | None = None,
+) -> Array:
     """Open an array for reading; links in it, or names of other files, may only lead into folders that are allowed.
+
+    `memory` is the budget of slicing, 1 GiB unless given. The result is the caller's; the budget is for the rest, such
+    as the chunks that are being decoded.
 
     Examples
     --------
@@ -67,11 +81,12 @@ def open(source: Where | Array, *, format: str | None = None, allow_external: Se
     >>> reblock.open(path)[1, :2].tolist()
     [3, 4]
     """
+    memory_bytes = parse_size(DEFAULT_MEMORY if memory is None else memory)
     if isinstance(source, Array):
-        return source
+        return source if memory is None else replace(source, memory_bytes=memory_bytes)
     if isinstance(allow_external, str | os.PathLike):
         raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
-    return Array(registry.open(source, format, tuple(os.fspath(folder) for folder in allow_external)))
+    return Array(registry.open(source, format, tuple(os.fspath(folder) for folder in allow_external)), memory_bytes)
 
 
 def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
@@ -86,31 +101,26 @@ def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
     keys[place : place + 1] = [slice(None)] * (ndim - given)
     starts: list[int] = []
     stops: list[int] = []
+    steps: list[int] = []
     after: list[slice | int] = []
     for k, length in zip(keys, array.shape, strict=True):
         if isinstance(k, slice):
             taken = range(length)[k]
             low, high = (min(taken), max(taken) + 1) if taken else (0, 0)
-            after.append(_after(taken, low))
+            steps.append(abs(taken.step))
+            # Read upwards, and turned round afterwards.
+            after.append(slice(None, None, -1 if taken.step < 0 else 1))
         else:
             try:
                 low = range(length)[k]
             except (IndexError, TypeError) as error:
                 raise UsageError(f"index {k!r} on an axis of {length}: {error}") from None
             high = low + 1
+            steps.append(1)
             after.append(0)
         starts.append(low)
         stops.append(high)
     box = Box(tuple(starts), tuple(stops))
     if not box.size:
         return np.empty(box.shape, array.dtype)[tuple(after)]
-    return load(View.whole(array.store), box)[tuple(after)]
-
-
-def _after(taken: range, low: int) -> slice:
-    """What is left of a slice once [low, ...) has been read."""
-    if not taken:
-        return slice(0, 0)
-    if taken.step < 0:
-        return slice(taken.start - low, None, taken.step)
-    return slice(0, None, taken.step)
+    return load(View.whole(array.store), box, steps=steps, memory_bytes=array.memory_bytes)[tuple(after)]

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from reblock.api.array import Array, Where, open
-from reblock.engine import View, compare, digest
+from reblock.api.request import one_of
+from reblock.engine import Side, View, compare, digest
+from reblock.errors import ReblockError
+from reblock.geometry import Box
+from reblock.geometry.grid import inverse
 from reblock.geometry.notation import parse_order, parse_region
-from reblock.model import Store, Sums
+from reblock.model import Sums
 from reblock.storage.attributes import to_json
+from reblock.storage.library import LibraryArray, open_with_library
 from reblock.units import parse_size
 
 #: Most differing boxes that `verify` lists.
 MANY_DIFFERENCES = 10
+#: Memory budget of a comparison where none is given.
+VERIFY_MEMORY = "256MiB"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first element that differs."""
+
+    index: tuple[int, ...]
+    """Its index in the source; first is what comes first in C order of the source's axes."""
+    source: Any
+    """What the source has there: a number, or text where JSON has no number like it."""
+    target: Any
+    """What the target has in its place."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"index": list(self.index), "source": self.source, "target": self.target}
 
 
 @dataclass(frozen=True)
@@ -29,15 +55,22 @@ class Verdict:
     """Digest of the source's elements; None where the shapes or types differ."""
     target_digest: str | None = None
     """Digest of the target's elements, likewise."""
+    differing_elements: int | None = None
+    """How many elements differ in any bit; None where the shapes or types differ."""
+    first_difference: Difference | None = None
+    """The first of them; None where there is none."""
 
     def __bool__(self) -> bool:
         return self.equal
 
     def to_json(self) -> dict[str, Any]:
+        first = self.first_difference
         return {
             "equal": self.equal,
             "source_digest": self.source_digest,
             "target_digest": self.target_digest,
+            "differing_elements": self.differing_elements,
+            "first_difference": None if first is None else first.to_json(),
             "differences": list(self.differences),
         }
 
@@ -48,45 +81,131 @@ def verify(
     *,
     region: str | Sequence[slice] | None = None,
     transpose: str | Sequence[int] | None = None,
-    memory: str | int = "256MiB",
+    memory: str | int = VERIFY_MEMORY,
     from_format: str | None = None,
     to_format: str | None = None,
     allow_external: Sequence[Where] = (),
+    reader: str = "reblock",
 ) -> Verdict:
     """Whether two arrays hold the same elements, bit by bit, whatever their layouts, in one pass over both.
 
-    Where a digest is stored with the target, it is compared with that of the elements that are there now.
+    Where a digest is stored with the target, it is compared with that of the elements that are there now. With
+    `reader="library"` both arrays are read by h5py, zarr-python or numpy and by nothing of reblock's; the library then
+    opens the files in this process, which is no place for files that nobody trusts.
     """
-    one = open(source, format=from_format, allow_external=allow_external).store
-    two = open(target, format=to_format, allow_external=allow_external).store
-    left = View(one, parse_region(region, one.layout.shape), parse_order(transpose, one.layout.ndim))
-    right = View.whole(two)
+    memory_bytes = parse_size(memory)
+    # The stored digest is metadata, which either reader may ask us for.
+    if one_of("reader", reader, ("reblock", "library")) == "library":
+        one, two = (
+            _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
+        )
+        shape, stored = one.grid.shape, _stored_digest(two.location, to_format, allow_external)
+        left_region, axes = parse_region(region, shape), parse_order(transpose, len(shape))
+        left = _library_side(one, left_region, axes)
+        right = _library_side(two, Box.whole(two.grid.shape), tuple(range(two.grid.ndim)))
+        name = two.location
+    else:
+        ours, theirs = (
+            open(where, format=kind, allow_external=allow_external).store
+            for where, kind in ((source, from_format), (target, to_format))
+        )
+        left_region = parse_region(region, ours.layout.shape)
+        axes = parse_order(transpose, ours.layout.ndim)
+        left = Side.of(View(ours, left_region, axes), memory_bytes)
+        right = Side.of(View.whole(theirs), memory_bytes)
+        name, stored = theirs.location, theirs.schema.record.digest
+    verdict = _verdict(left, right, left_region, axes, memory_bytes)
+    return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
+
+
+def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory_bytes: int) -> Verdict:
+    """What a comparison of both sides finds."""
     if left.layout.shape != right.layout.shape:
         return Verdict(False, (f"shape {left.layout.shape} against {right.layout.shape}",))
-    kinds = [view.layout.dtype.newbyteorder("=") for view in (left, right)]
+    kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
     if kinds[0] != kinds[1]:
         return Verdict(False, (f"dtype {kinds[0]} against {kinds[1]}",))
     found: list[str] = []
     totals = [Sums(), Sums()]
-    for part in compare(left, right, memory_bytes=parse_size(memory)):
+    count, first = 0, None
+    for part in compare(left, right, axes=inverse(axes), memory_bytes=memory_bytes):
         totals = [totals[0] + part.one, totals[1] + part.two]
-        if not part.same and len(found) < MANY_DIFFERENCES:
+        count += part.differing
+        if part.first and len(found) < MANY_DIFFERENCES:
             found.append(f"box {part.box}")
-    digests = [digest.text(total, kinds[0], right.layout.shape) for total in totals]
-    return Verdict(not found, (*_since_written(two, digests[1]), *found), *digests)
+        if part.first and (first is None or part.first.place < first.place):
+            first = part.first
+    one, two = (digest.text(total, kinds[0], right.layout.shape) for total in totals)
+    told = None
+    if first is not None:
+        index = tuple(place + start for place, start in zip(first.place, region.start, strict=True))
+        told = Difference(index, *_told(first.one, first.two))
+    return Verdict(not count, tuple(found), one, two, count, told)
 
 
-def _since_written(store: Store, now: str) -> list[str]:
+def _told(one: Any, two: Any) -> tuple[Any, Any]:
+    """Two elements as JSON can have them; with their bits, where they look the same without."""
+    left, right = _value(one), _value(two)
+    if repr(left) != repr(right):
+        return left, right
+    return f"{left} (0x{_bits(one)})", f"{right} (0x{_bits(two)})"
+
+
+def _value(element: Any) -> Any:
+    """A number or a truth value as it is, anything else as text."""
+    kind = element.dtype.kind
+    if kind in "biu" or (kind == "f" and element.dtype.itemsize <= 8):
+        return element.item()
+    if kind == "V":
+        return f"0x{_bits(element)}"
+    return element.decode("ascii", "backslashreplace") if kind == "S" else str(element)
+
+
+def _bits(element: Any) -> str:
+    """Bits of an element in hexadecimal, the highest first where it is a number."""
+    dtype = element.dtype
+    return str(np.asarray(element, dtype if dtype.kind in "SUV" else dtype.newbyteorder(">")).tobytes().hex())
+
+
+def _open_library(where: Where | Array, format: str | None, allow: Sequence[Where]) -> LibraryArray:
+    location = where.store.location if isinstance(where, Array) else os.fspath(where)
+    format = where.store.format if isinstance(where, Array) else format
+    return open_with_library(location, format, [os.fspath(folder) for folder in allow])
+
+
+def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Side:
+    """A region of an array, its axes reordered, read by a library."""
+    places = inverse(axes)
+
+    def load(box: Box, memory_bytes: int) -> Any:
+        return array.read(box.permute(places).shift(region.start), memory_bytes).transpose(axes)
+
+    return Side(array.layout.view(region, axes), array.least_bytes, load)
+
+
+def _stored_digest(location: str, format: str | None, allow: Sequence[Where]) -> str | None:
+    """The digest that is stored with an array, where we can tell."""
+    with suppress(ReblockError):
+        return open(location, format=format, allow_external=allow).store.schema.record.digest
+    return None
+
+
+def _since_written(location: str, stored: str | None, now: str | None) -> list[str]:
     """What the digest stored with an array says against its elements."""
-    stored = store.schema.record.digest
-    if stored is None or stored == now or stored.split("-")[0] != digest.VERSION:
+    if stored is None or now is None or stored == now or stored.split("-")[0] != digest.VERSION:
         return []
-    return [f"{store.location} is not what was written: the digest stored with it is {stored}, its elements have {now}"]
+    return [f"{location} is not what was written: the digest stored with it is {stored}, its elements have {now}"]
 
 
-def info(source: Where | Array, *, format: str | None = None, allow_external: Sequence[Where] = ()) -> dict[str, Any]:
-    """Layout and metadata of a stored array, as `reblock info --json` prints them."""
-    store = open(source, format=format, allow_external=allow_external).store
+def info(
+    source: Where | Array,
+    *,
+    format: str | None = None,
+    allow_external: Sequence[Where] = (),
+    memory: str | int | None = None,
+) -> dict[str, Any]:
+    """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read."""
+    store = open(source, format=format, allow_external=allow_external, memory=memory).store
     schema = store.schema
     fill = schema.fill_value
     return {

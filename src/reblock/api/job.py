@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from reblock.api.array import Array, Where, open
+from reblock.api.array import DEFAULT_MEMORY, Array, Where, open
 from reblock.api.attempt import Attempt, Progress
 from reblock.api.request import (
     abstract_layouts,
@@ -33,8 +33,6 @@ from reblock.storage.location import Location
 from reblock.storage.staging import Staging
 from reblock.units import parse_size
 
-#: Memory budget where none is given.
-DEFAULT_MEMORY = "1GiB"
 #: A plan whose time is at most so many times what none could be faster than is good enough.
 _NEAR = 1.1
 

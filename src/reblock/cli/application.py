@@ -11,7 +11,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NoReturn
@@ -19,32 +18,11 @@ from typing import Any, NoReturn
 import click
 
 from reblock.cli import commands
-from reblock.cli.interrupt import INTERRUPTED, ignore
+from reblock.cli.failure import DEBUG, Failure
+from reblock.cli.interrupt import ignore
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError, ReblockError
 from reblock.render.columns import plain
-
-#: Set to 1, this environment variable shows tracebacks.
-DEBUG = "REBLOCK_DEBUG"
-_BROKEN = 1
-
-
-@dataclass(frozen=True)
-class _Failure:
-    """What went wrong, in the terms of the command line."""
-
-    type: str
-    """Name of the kind of error."""
-    message: str
-    """One line."""
-    code: int = _BROKEN
-    """Exit code."""
-    needs_memory_bytes: int | None = None
-    """Smallest memory budget that would do, where that is what failed."""
-
-    def to_json(self) -> dict[str, Any]:
-        error = {"type": self.type, "message": self.message, "needs_memory_bytes": self.needs_memory_bytes}
-        return {"error": error}
 
 
 class Application(click.Group):
@@ -98,7 +76,7 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 def _tell(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong; the exit code."""
-    failure = _describe(error)
+    failure = Failure.of(error)
     if os.environ.get(DEBUG) == "1":
         say("".join(traceback.format_exception(error)).rstrip())
     if as_json:
@@ -109,23 +87,6 @@ def _tell(error: Exception, *, as_json: bool) -> int:
     else:
         say(f"reblock: error: {failure.message}")
     return failure.code
-
-
-def _describe(error: Exception) -> _Failure:
-    kind = type(error).__name__
-    if isinstance(error, ReblockError):
-        return _Failure(kind, plain(str(error)), needs_memory_bytes=error.needs_memory_bytes)
-    if isinstance(error, click.Abort):
-        return _Failure("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED)
-    if isinstance(error, click.UsageError):
-        hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
-        return _Failure("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
-    if isinstance(error, click.ClickException):
-        return _Failure("CommandLineError", plain(error.format_message()), error.exit_code)
-    if isinstance(error, MemoryError):
-        return _Failure(kind, "the machine has no memory left: give less with --memory")
-    what = plain(f"{kind}: {error}" if str(error) else kind)
-    return _Failure("InternalError", f"internal error: {what}; please report it ({DEBUG}=1 shows where)")
 
 
 @click.group(

@@ -37,7 +37,15 @@ allow_external = click.option(
     help="Folder that links in SRC, and names of other files in it, may lead to; may be given several times.",
 )
 to_format = click.option("--to", "to_format", metavar="FORMAT", help="Format of DST, if its name does not tell.")
-memory = click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MiB, 4GB or bytes.  [default: 1GiB]")
+
+
+def memory_of(default: str) -> Decorator:
+    """The memory budget of a command."""
+    words = "Memory budget, such as 512MiB, 4GB, bytes, or 50% of the machine's."
+    return click.option("--memory", metavar="SIZE", help=f"{words}  [default: {default}]")
+
+
+memory = memory_of("1GiB")
 transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1.")
 region = click.option("--region", metavar="RANGES", help="Part of SRC to take, such as 10:200,:,5:90.")
 

@@ -1,20 +1,23 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
 from reblock.engine.chain import Scratch, execute_plan
+from reblock.engine.comparing import Difference, Side, compare
 from reblock.engine.disk import Disk
 from reblock.engine.pipeline import execute
 from reblock.engine.reference import execute_in_order
-from reblock.engine.region import compare, load
+from reblock.engine.region import load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.engine.writing import cores
 
 __all__ = [
+    "Difference",
     "Disk",
     "Measured",
     "Report",
     "Scratch",
+    "Side",
     "Times",
     "View",
     "Watch",

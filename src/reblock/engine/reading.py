@@ -7,7 +7,7 @@ pieces of one visit may be read by several threads; encoded units and shards are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
@@ -143,10 +143,11 @@ def visits(view: View, box: Box, full: Collection[int], piece_bytes: int) -> Ite
     for index in layout.objects.touching(box):
         reach = layout.objects.box(index).intersect(box)
         if reach is not None:
-            yield _raw_visit(view, index, reach, full, piece_bytes) if raw else _unit_visit(view, index, reach)
+            yield raw_visit(view, index, reach, full, piece_bytes) if raw else unit_visit(view, index, reach)
 
 
-def _raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece_bytes: int) -> Visit:
+def raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece_bytes: int) -> Visit:
+    """A visit that reads byte runs of a raw object, in pieces."""
     layout = view.layout
     stored = layout.objects.stored(index)
     sides = [stored if axis in full else reach for axis in range(layout.ndim)]
@@ -165,10 +166,11 @@ def _raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piec
     return Visit(view, index, tuple(parts), True, count, part.size * layout.itemsize, part == stored)
 
 
-def _unit_visit(view: View, index: Index, reach: Box) -> Visit:
+def unit_visit(view: View, index: Index, reach: Box, units: Iterable[Index] | None = None) -> Visit:
+    """A visit that decodes whole units: all that meet a box, or some of them."""
     layout = view.layout
     parts: list[Piece] = []
-    for unit in layout.units.touching(reach):
+    for unit in layout.units.touching(reach) if units is None else units:
         wanted = layout.units.box(unit).intersect(reach)
         if wanted is not None:
             parts.append(Piece(layout.units.stored(unit), wanted, unit=unit))

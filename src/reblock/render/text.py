@@ -112,11 +112,20 @@ def info(described: Mapping[str, Any], location: str) -> str:
     return "\n".join([plain(location), *fields(pairs), *fields(shown, indent=4)])
 
 
-def verdict(source: str, target: str, *, equal: bool, differences: Sequence[str] = ()) -> str:
-    """Whether two arrays hold the same elements, and where not."""
-    said = "equal: {} and {} hold the same elements" if equal else "different: {} and {} do not hold the same elements"
-    lines = [plain(said.format(source, target))]
-    return "\n".join([*lines, *(f"  {plain(difference)}" for difference in differences)])
+def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
+    """Whether two arrays hold the same elements, and where not, from what `reblock.verify` says."""
+    if found["equal"]:
+        lines = [f"equal: {source} and {target} hold the same elements"]
+    else:
+        lines = [f"different: {source} and {target} do not hold the same elements"]
+    if count := found.get("differing_elements"):
+        verb = "differs" if count == 1 else "differ"
+        lines.append(f"  {_plural(count, 'element')} {verb}")
+    if first := found.get("first_difference"):
+        place = ", ".join(map(str, first["index"]))
+        values = [clip(plain(str(first[side])), 40) for side in ("source", "target")]
+        lines.append(f"  first at [{place}] of the source: {values[0]} there, {values[1]} in the target")
+    return "\n".join([*map(plain, lines), *(f"  {plain(difference)}" for difference in found["differences"])])
 
 
 def unfinished(target: str, found: Mapping[str, Any] | None) -> str:

@@ -105,7 +105,7 @@ def _travel(leg: _Leg, folder: str, say: Callable[[str], None]) -> dict[str, Any
     shown = text.report(report, job.decision).replace(target, leg.target)
     say(f"\n{leg.words('run')}\n{_indented(shown)}")
     verdict = api.verify(source, target, **leg.view)
-    shown = text.verdict(leg.source, leg.target, equal=verdict.equal, differences=verdict.differences)
+    shown = text.verdict(leg.source, leg.target, verdict.to_json())
     say(f"\n{leg.words('verify')}\n{_indented(shown)}\n")
     return {**job.to_json(), **report.to_json(), "verify": verdict.to_json()}
 

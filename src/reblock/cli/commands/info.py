@@ -20,11 +20,14 @@ from reblock.cli.output import emit
 @click.argument("source", metavar="SRC")
 @options.from_format
 @options.allow_external
+@options.memory
 @options.as_json
-def command(source: str, from_format: str | None, allow_external: tuple[str, ...], as_json: bool) -> None:
+def command(
+    source: str, from_format: str | None, allow_external: tuple[str, ...], memory: str | None, as_json: bool
+) -> None:
     """Show the layout and the metadata of an array."""
     from reblock import api
     from reblock.render import text
 
-    described = api.info(source, format=from_format, allow_external=allow_external)
+    described = api.info(source, format=from_format, allow_external=allow_external, memory=memory)
     emit(described if as_json else text.info(described, source))

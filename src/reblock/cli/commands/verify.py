@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.failure import exits_with
 from reblock.cli.output import emit
 
 
@@ -16,6 +17,7 @@ from reblock.cli.output import emit
     \b
     Examples:
       reblock verify scan.h5::/data scan.zarr
+      reblock verify scan.h5::/data scan.zarr --reader library
       reblock verify scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
     """,
 )
@@ -26,17 +28,25 @@ from reblock.cli.output import emit
 @options.from_format
 @options.allow_external
 @options.to_format
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 512MiB, 4GB or bytes.  [default: 256MiB]")
+@options.memory_of("256MiB")
+@click.option(
+    "--reader",
+    metavar="reblock|library",
+    help="library: h5py, zarr-python or numpy read both arrays, and nothing of reblock does. The library opens the "
+    "files in this process, unprotected: not for files that you do not trust.  [default: reblock]",
+)
 @options.as_json
 def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
-    """Compare two arrays element by element, whatever their layouts: exit 0 when equal, 1 when not.
+    """Compare two arrays element by element, whatever their layouts.
 
-    --region and --transpose are those of the run that made DST from SRC.
+    Exit 0 when they are equal, 1 when shape, type or elements differ, 2 when one of them could not be read. --region
+    and --transpose are those of the run that made DST from SRC.
     """
     from reblock import api
     from reblock.render import text
 
-    verdict = api.verify(source, target, **options.given(wanted))
-    shown = text.verdict(source, target, equal=verdict.equal, differences=verdict.differences)
-    emit(verdict.to_json() if as_json else shown)
+    with exits_with(2):
+        verdict = api.verify(source, target, **options.given(wanted))
+    found = verdict.to_json()
+    emit(found if as_json else text.verdict(source, target, found))
     return 0 if verdict.equal else 1

@@ -1,0 +1,75 @@
+"""Failure: what went wrong, in the terms of the command line: one line or one document, and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from reblock.cli.interrupt import INTERRUPTED
+from reblock.errors import DiskError, ReblockError
+from reblock.render.columns import plain
+
+#: Set to 1, this environment variable shows tracebacks.
+DEBUG = "REBLOCK_DEBUG"
+BROKEN = 1
+
+
+class Failed(Exception):  # noqa: N818 - it says what failed, and is caught at once
+    """An error with an exit code of its own."""
+
+    def __init__(self, error: Exception, code: int) -> None:
+        super().__init__(str(error))
+        self.error, self.code = error, code
+
+
+@contextmanager
+def exits_with(code: int) -> Iterator[None]:
+    """What fails here ends the command with this exit code."""
+    try:
+        yield
+    except OSError as error:
+        raise Failed(DiskError.wrap(error, doing="the system failed on"), code) from error
+    except (ReblockError, MemoryError) as error:
+        raise Failed(error, code) from error
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong."""
+
+    type: str
+    """Name of the kind of error."""
+    message: str
+    """One line."""
+    code: int = BROKEN
+    """Exit code."""
+    needs_memory_bytes: int | None = None
+    """Smallest memory budget that would do, where that is what failed."""
+
+    @classmethod
+    def of(cls, error: Exception, code: int = BROKEN) -> Failure:
+        """An error in words."""
+        kind = type(error).__name__
+        if isinstance(error, Failed):
+            return cls.of(error.error, error.code)
+        if isinstance(error, ReblockError):
+            return cls(kind, plain(str(error)), code, error.needs_memory_bytes)
+        if isinstance(error, click.Abort):
+            return cls("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED)
+        if isinstance(error, click.UsageError):
+            hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
+            return cls("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
+        if isinstance(error, click.ClickException):
+            return cls("CommandLineError", plain(error.format_message()), error.exit_code)
+        if isinstance(error, MemoryError):
+            return cls(kind, "the machine has no memory left: give less with --memory", code)
+        what = plain(f"{kind}: {error}" if str(error) else kind)
+        return cls("InternalError", f"internal error: {what}; please report it ({DEBUG}=1 shows where)")
+
+    def to_json(self) -> dict[str, Any]:
+        error = {"type": self.type, "message": self.message, "needs_memory_bytes": self.needs_memory_bytes}
+        return {"error": error}
