@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.errors import CorruptError, UsageError
+from reblock.errors import CorruptError, ExternalError, StorageError, UsageError
 from reblock.storage.records import ATTRIBUTE
 
 TARGETS: dict[str, dict[str, Any]] = {
@@ -191,3 +191,127 @@ def test_formats_without_checksums_refuse(target: str) -> None:
     with pytest.raises(UsageError, match="--checksum"):
         reblock.plan(shape="4,4", dtype="u1", source_chunks="2,2", chunks="4,4", checksum=True)
     assert os.listdir() == ["x.npy"]
+
+
+# ---------------------------------------------------------------- what differs
+@pytest.mark.parametrize("memory", [1, "100kB", "1MiB"])
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
+def test_the_first_difference_in_the_order_of_the_source(axes: tuple[int, ...], memory: Any) -> None:
+    rng = np.random.default_rng(5)
+    source = rng.integers(0, 1000, (40, 30, 50), "i4")
+    region = source[3:39, 2:30, 1:48]
+    target = region.transpose(axes).copy()
+    places = sorted(tuple(int(rng.integers(n)) for n in region.shape) for _ in range(7))
+    for place in places:
+        target[tuple(place[axis] for axis in axes)] += 1
+    np.save("s.npy", source)
+    np.save("t.npy", target)
+    reblock.repartition("t.npy", "t.zarr", chunks=(9, 8, 7), codec="zstd:1")
+    options = {"region": "3:39,2:30,1:48", "transpose": axes, "memory": memory}
+    for path in ("t.npy", "t.zarr"):
+        if path == "t.zarr" and memory == 1:
+            continue  # its chunks take more
+        verdict = reblock.verify("s.npy", path, **options)
+        first = verdict.first_difference
+        assert first is not None
+        assert first.index == tuple(at + start for at, start in zip(places[0], (3, 2, 1), strict=True))
+        assert first.source == source[first.index]
+        assert first.target == first.source + 1
+        assert verdict.differing_elements == len(set(places))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "one", "two", "shown"),
+    [
+        ("<f4", b"\x00\x00\x00\x00", b"\x00\x00\x00\x80", (0.0, -0.0)),
+        ("<f4", b"\x00\x00\xc0\x7f", b"\x01\x00\xc0\x7f", ("nan (0x7fc00000)", "nan (0x7fc00001)")),
+        (
+            ">f8",
+            b"\x7f\xf8" + bytes(6),
+            b"\x7f\xf8" + bytes(5) + b"\x01",
+            ("nan (0x7ff8000000000000)", "nan (0x7ff8000000000001)"),
+        ),
+        ("<c8", bytes(8), bytes(4) + b"\x00\x00\x80\x3f", ("0j", "1j")),
+        ("<u8", b"\xff" * 8, b"\xfe" + b"\xff" * 7, (2**64 - 1, 2**64 - 2)),
+        ("|b1", b"\x00", b"\x01", (False, True)),
+        ("|S3", b"ab\x00", b"ab\xff", ("ab", "ab\\xff")),
+        ("|V2", b"ab", b"ac", ("0x6162", "0x6163")),
+        ("<M8[D]", bytes(8), b"\x01" + bytes(7), ("1970-01-01", "1970-01-02")),
+    ],
+)
+def test_both_values_can_be_read(dtype: str, one: bytes, two: bytes, shown: tuple[Any, Any]) -> None:
+    for name, data in (("one.npy", one), ("two.npy", two)):
+        np.save(name, np.frombuffer(one * 2 + data, dtype))
+    verdict = reblock.verify("one.npy", "two.npy")
+    assert verdict.differing_elements == 1
+    assert verdict.first_difference is not None
+    assert verdict.first_difference.index == (2,)
+    assert repr((verdict.first_difference.source, verdict.first_difference.target)) == repr(shown)
+
+
+@pytest.mark.parametrize("reader", ["reblock", "library"])
+def test_an_array_without_axes(reader: str) -> None:
+    np.save("one.npy", np.array(True))
+    np.save("two.npy", np.array(False))
+    reblock.repartition("one.npy", "one.zarr")
+    assert reblock.verify("one.npy", "one.zarr", reader=reader).differing_elements == 0
+    verdict = reblock.verify("two.npy", "one.zarr", reader=reader)
+    assert verdict.first_difference is not None
+    assert verdict.first_difference.to_json() == {"index": [], "source": False, "target": True}
+
+
+# ---------------------------------------------------------------- by the libraries
+@pytest.mark.parametrize("target", TARGETS)
+def test_libraries_read_what_we_wrote(target: str) -> None:
+    report = reblock.repartition("x.npy", target, **TARGETS[target])
+    verdict = reblock.verify("x.npy", target, reader="library")
+    assert verdict.equal
+    assert verdict.target_digest == report.digest
+    assert verdict.differences == ()
+
+
+@pytest.mark.parametrize("target", ["x.npy", "y/", "raw/", "y.zarr", "two.zarr", "z.h5::/deep/er"])
+def test_libraries_share_no_reader_with_us(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever we would read wrong, the libraries read right."""
+    if target in TARGETS:
+        reblock.repartition("x.npy", target, **TARGETS[target])
+
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a library reads, and we do not")
+
+    for place in ("region.load", "comparing.load", "reading.read_units", "reading.open_raw", "disk.Disk.reader"):
+        monkeypatch.setattr(f"reblock.engine.{place}", forbidden)
+    with pytest.raises(AssertionError):
+        reblock.verify("x.npy", target)
+    options = {"region": "2:20,1:", "transpose": "1,0"}
+    reblock.verify("x.npy", target, reader="library", **options)
+    assert reblock.verify("x.npy", target, reader="library").equal
+
+
+def test_a_library_finds_a_difference(source: np.ndarray[Any, Any]) -> None:
+    import h5py
+
+    source[7, 3] += 5
+    with h5py.File("y.h5", "w") as file:
+        file.create_dataset("d", data=source, chunks=(5, 4), maxshape=(23, None))
+    verdict = reblock.verify("x.npy", "y.h5", reader="library")
+    assert verdict.differing_elements == 1
+    assert verdict.first_difference is not None
+    assert verdict.first_difference.index == (7, 3)
+
+
+def test_what_libraries_cannot_read_is_one_line() -> None:
+    import h5py
+
+    with h5py.File("y.h5", "w") as file:
+        file["text"] = "variable"
+        file["link"] = h5py.ExternalLink("other.h5", "/d")
+    with pytest.raises(StorageError, match="no fixed size"):
+        reblock.verify("x.npy", "y.h5::text", reader="library")
+    with pytest.raises(ExternalError, match="link to another file"):
+        reblock.verify("x.npy", "y.h5::link", reader="library")
+    Path("bad.npy").write_bytes(b"\x93NUMPY\x01\x00junk")
+    with pytest.raises(StorageError, match=r"bad.npy: numpy cannot read it"):
+        reblock.verify("x.npy", "bad.npy", reader="library")
+    with pytest.raises(UsageError, match="reader must be reblock or library, not 'h5py'"):
+        reblock.verify("x.npy", "x.npy", reader="h5py")

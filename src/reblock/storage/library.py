@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -22,7 +22,6 @@ import numpy.typing as npt
 from reblock.errors import ExternalError, FormatError, ReblockError, StorageError, UsageError
 from reblock.geometry import Box, Grid
 from reblock.geometry.grid import Cut, inverse
-from reblock.geometry.runs import pieces
 from reblock.model import Layout
 from reblock.storage import registry
 from reblock.storage.hdf5_file import Elsewhere, find_dataset, open_file
@@ -50,6 +49,8 @@ class LibraryArray:
     """Whether a chunk is read whole even where only a part of it is wanted."""
     fetch: Callable[[tuple[slice, ...]], Any]
     """Reads a region."""
+    strides: tuple[int, ...] = ()
+    """Bytes between neighbours along each axis, where regions are mapped and not read."""
 
     @property
     def layout(self) -> Layout:
@@ -65,9 +66,12 @@ class LibraryArray:
     def read(self, box: Box, memory_bytes: int) -> Array:
         """The elements of a box as a new array; mapped memory, which counts as well, is touched a part at a time."""
         out = np.empty(box.shape, self.dtype)
-        most = box.size if self.whole_chunks else max(memory_bytes // self.dtype.itemsize, 1)
+        parts: Iterable[Box] = [box] if box.size else []
+        if box.size and self.strides:
+            order = sorted(range(box.ndim), key=lambda axis: -self.strides[axis])
+            parts = _stretches(box, self.strides, order, memory_bytes)
         with _calling(self.library, self.location):
-            for part in pieces(box, range(box.ndim), most) if box.size else ():
+            for part in parts:
                 # The ellipsis keeps an array an array where there are no axes.
                 here: Any = (*part.within(box).slices, ...)
                 out[here] = self.fetch(part.slices)
@@ -140,7 +144,26 @@ def _open_npy(where: Location, allow: Sequence[str]) -> LibraryArray:  # noqa: A
             # Mapped anew each time: pages that were touched count as memory as long as they are mapped.
             return _mapped(where.path)[region]
 
-        return LibraryArray(str(where), "numpy", head.dtype, Grid.whole(head.shape), False, fetch)
+        return LibraryArray(str(where), "numpy", head.dtype, Grid.whole(head.shape), False, fetch, head.strides)
+
+
+def _stretches(box: Box, strides: Sequence[int], order: Sequence[int], limit_bytes: int) -> Iterator[Box]:
+    """A box in parts, each of which lies within so many bytes of a file, or is a single element."""
+    if not order:
+        yield box
+        return
+    axis = order[0]
+    low, high = box.start[axis], box.stop[axis]
+    step = max(limit_bytes // max(strides[axis], 1), 1)
+    for start in range(low, high, step):
+        part = Box(
+            (*box.start[:axis], start, *box.start[axis + 1 :]),
+            (*box.stop[:axis], min(start + step, high), *box.stop[axis + 1 :]),
+        )
+        if step > 1:
+            yield part
+        else:
+            yield from _stretches(part, strides, order[1:], limit_bytes)
 
 
 def _mapped(path: str) -> Array:
