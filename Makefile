@@ -9,7 +9,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # Processes that share the test run; 0 runs the tests in one.
 WORKERS ?= 2
-# Examples that each property gets under `make fuzz`, seconds that each reader gets changed bytes, and what to pass on to
+# Examples that each property gets under `make fuzz` (half as many random jobs), seconds that each reader gets changed bytes, and what to pass on to
 # pytest.
 EXAMPLES ?= 2000
 FUZZ_SECONDS ?= 600
@@ -61,7 +61,7 @@ format: $(VENV)/.dev ## mend style where that can be done by a program
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test-faults: $(VENV)/.dev debian ## run only the tests that kill runs and make calls fail
+test-faults: $(VENV)/.dev debian ## run only the tests that kill runs, make calls fail and read other projects' files
 	$(BIN)/pytest -m faults $(ARGS)
 
 fuzz: $(VENV)/.dev ## run the property tests with many more examples (EXAMPLES=2000, FUZZ_SECONDS=600)
