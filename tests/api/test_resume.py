@@ -217,7 +217,7 @@ def test_an_array_that_is_gone_is_made_anew(target: str) -> None:
     options = FORMATS[target]
     start(target, **options)
     path = built(target)
-    os.rename(path, path.with_name("elsewhere"))
+    os.rename(path, path.with_name("array.elsewhere"))
     report = finish(target, **options)
     assert report.resumed_boxes == 0
     assert any("made anew" in note for note in report.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,3 +57,11 @@ def is_right(folder: Path, task: Task) -> bool:
     """Whether the target holds exactly what it is to hold."""
     made = reblock.open(folder / task.target)[...]
     return np.array_equal(np.ascontiguousarray(made).view("u4"), expected(folder, task))
+
+
+def remove(path: str) -> None:
+    """Remove an array, be it a file or a folder."""
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import reblock
+from faults.jobs import remove
 from reblock.errors import CorruptError, ReblockError
-from reblock.storage.staging import Staging, remove_tree
+from reblock.storage.staging import Staging
 
 #: Sources whose chunks have checksums.
 SOURCES: dict[str, dict[str, Any]] = {
@@ -154,7 +155,7 @@ def sweep_staging(target: str, elements: np.ndarray[Any, Any], count: int) -> No
             reblock.clean(target)
             reblock.repartition("x.npy", target, **options)
         assert np.array_equal(reblock.open(target)[...], expected), (path, offset, bit)
-        remove_tree(target.rstrip("/"))
+        remove(target.rstrip("/"))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import reblock
+from faults.jobs import remove
 from faults.racer import Told, racer
-from reblock.storage.staging import remove_tree
 
 #: The targets of the rounds, one after the other.
 TARGETS = ("y/", "y.zarr", "y.h5", "y.npy")
@@ -59,7 +59,7 @@ def run_rounds(here: Path, rounds: int) -> None:
             assert np.array_equal(reblock.open(here / target)[...].view("u4"), elements)
             made = here / target.rstrip("/")
             assert {entry.name for entry in here.iterdir()} == {"x.npy", made.name}
-            remove_tree(str(made))
+            remove(str(made))
     assert locked >= rounds // 2
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 
 from reblock.api.identity import differences, identify, source_changed
 from reblock.api.resume import find_finished, trust_scratch
-from reblock.api.scratch import KeptScratch, kept_folder
+from reblock.api.scratch import KeptScratch, kept_folder, remove_kept
 from reblock.api.source import Source
 from reblock.api.space import Need, check_space, need_of
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
@@ -27,7 +27,7 @@ from reblock.model import Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
 from reblock.storage.location import Location
-from reblock.storage.staging import Staging, remove_tree
+from reblock.storage.staging import Staging
 
 #: Told the bytes written so far, and all there are.
 Progress = Callable[[int, int], None]
@@ -75,8 +75,10 @@ class Attempt:
     def __post_init__(self) -> None:
         self._failed = 0
         self._found = False
+        self._between: KeptScratch | None = None
         self._source = Source(self.view)
-        self._scratch = self.staging.scratch if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+        kept = None if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+        self._scratch = kept or self.staging.scratch
         self._problem = identify(
             self.view,
             self._source,
@@ -84,7 +86,7 @@ class Attempt:
             (self.format, self.schema),
             self.plan,
             digest=self.digest,
-            scratch=self._scratch if self.plan.scratch else None,
+            scratch=(kept or os.path.join(self.staging.folder, "scratch")) if self.plan.scratch else None,
         )
 
     def run(self) -> None:
@@ -99,14 +101,19 @@ class Attempt:
             if journal is None:
                 journal = self._begin()
             self._work(journal)
-        remove_tree(self._scratch)
-        self.staging.remove()
+        self._remove_scratch()
+        self.staging.remove(finished=True)
+        if self.staging.left:
+            self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and is left where it is")
 
     # ---------------------------------------------------------------- what is there
     def _find(self) -> Journal | None:
         """The journal of an earlier attempt at the same problem."""
-        journal = Journal.open(self.staging.journal)
+        journal = self.staging.find_journal()
         if journal is None:
+            done = self.staging.find_done()
+            if done is not None and done.header["problem"] == self._problem and self._is_published(done):
+                return done
             self.staging.clear()
             return None
         before = journal.header["problem"]
@@ -130,7 +137,7 @@ class Attempt:
         return complete is not None and self.staging.published(complete["inode"])
 
     def _begin(self) -> Journal:
-        remove_tree(self._scratch)
+        self._remove_scratch()
         header = {
             "problem": self._problem,
             "boxes": [sweep.writes.count for sweep in self.plan.passes],
@@ -138,7 +145,12 @@ class Attempt:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "source": self._source.times,
         }
-        return Journal.create(self.staging.journal, header)
+        return self.staging.begin_journal(header)
+
+    def _remove_scratch(self) -> None:
+        """Remove the intermediate arrays that are kept elsewhere; those in the staging folder go with it."""
+        if self.scratch is not None and self.plan.scratch:
+            remove_kept(self._scratch)
 
     # ---------------------------------------------------------------- the work
     def _work(self, journal: Journal) -> None:
@@ -148,11 +160,12 @@ class Attempt:
             journal,
             most_bytes=max(self.budget_bytes, self.plan.memory_bytes, part),
             digest=self.digest,
-            unchanged=self._source.check,
+            unchanged=self._check,
             settle=native.settle if native.library() else None,
         )
         with self._kept(ledger), self._disk_errors():
             with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:
+                self._between = scratch
                 store = self._open(journal, ledger)
                 try:
                     self._execute(journal, ledger, store, scratch)
@@ -163,8 +176,15 @@ class Attempt:
                     with suppress(ReblockError):
                         store.abort()
                     raise
-                ledger.note(complete={"inode": os.stat(self.staging.path).st_ino, "digest": self.sums})
+                ledger.note(complete={"inode": self.staging.inode(), "digest": self.sums})
             self.staging.publish()
+
+    def _check(self) -> None:
+        """The source is what it was, and nobody has moved the folders that we write in."""
+        self._source.check()
+        self.staging.check_place()
+        if self._between is not None:
+            self._between.check_place()
 
     def _open(self, journal: Journal, ledger: GroupCommit) -> Store:
         """The array that is being built: gone on with, or begun."""
@@ -178,21 +198,14 @@ class Attempt:
                 self.notes.append(f"what was finished could not be opened and was made anew: {error}")
                 ledger.note(forget=[last])
         if store is None:
-            self._remove_array()
+            self.staging.clear_array()
             store = self.format.create(path, self.target.inner, self.schema)
-        side = side_of(store, sweep, self.staging.folder)
+        side = side_of(store, sweep, self.staging.reach)
         ledger.watch(last, side)
         finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes, self.cancelled)
         ledger.trust(last, finished, sums)
         self._failed += failed
         return store
-
-    def _remove_array(self) -> None:
-        """Remove what is in the place of the array, and what its format may have put beside it."""
-        folder, name = os.path.split(self.staging.path)
-        for found in os.listdir(folder):
-            if found == name or found.startswith(f"{name}."):
-                remove_tree(os.path.join(folder, found))
 
     def _execute(self, journal: Journal, ledger: GroupCommit, store: Store, scratch: KeptScratch) -> None:
         self._failed += trust_scratch(self.plan, journal, scratch, ledger, self.cancelled)
@@ -235,11 +248,13 @@ class Attempt:
         try:
             yield
         except BaseException as error:
+            if isinstance(error, ReblockError):
+                self.staging.rename_in(error)
             if not ledger.commits and not self._found:
-                with suppress(OSError):
-                    os.unlink(self.staging.journal)
                 with suppress(ReblockError):
-                    remove_tree(self._scratch)
+                    self.staging.forget_journal()
+                with suppress(ReblockError):
+                    self._remove_scratch()
                 raise
             again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
             advice = f"{again}the same command resumes, `reblock clean {self.target.path}` gives up"

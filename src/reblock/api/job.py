@@ -221,7 +221,7 @@ def run(
     check(job.plan, problem)
     _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
-    if not os.path.lexists(staging.folder):
+    if not staging.is_there:
         staging.check()
     if job.target.inner:
         _alone(job.target)

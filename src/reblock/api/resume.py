@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reblock.api.scratch import KeptScratch, are_few, unfinished
+from reblock.api.scratch import KeptScratch, are_few, remove_files, unfinished
 from reblock.engine.recheck import recheck
 from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
@@ -54,7 +54,11 @@ def find_finished(
     if sums:
         first, second = np.concatenate(sums)[places].sum(axis=0, dtype=np.uint64).tolist()
         total = Sums(first, second)
-    return Numbers.of(boxes), total, int(np.setdiff1d(np.concatenate(bad), boxes).size)
+    lost = np.setdiff1d(np.concatenate(bad), boxes)
+    if side.alone:
+        # Whatever is there instead may be longer than what is written next.
+        remove_files(_paths(side, sweep, lost))
+    return Numbers.of(boxes), total, int(lost.size)
 
 
 def _holds(
@@ -62,9 +66,7 @@ def _holds(
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
-        indices = np.stack(np.unravel_index(group.boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
-        paths = [side.store.place(tuple(index)).path for index in indices]
-        holds = stamps(looks(paths)) == group.stamps
+        holds = stamps(looks(_paths(side, sweep, group.boxes))) == group.stamps
     elif group.sums is None:
         return ~holds
     if group.sums is not None:
@@ -72,6 +74,12 @@ def _holds(
         asked = [(int(group.boxes[at]), Sums(*map(int, group.sums[at]))) for at in places]
         holds[places] = list(recheck(side.store, sweep, asked, memory_bytes=memory_bytes, cancelled=cancelled))
     return holds
+
+
+def _paths(side: Side, sweep: Pass, boxes: Integers) -> list[str]:
+    """Files of boxes that have one each."""
+    indices = np.stack(np.unravel_index(boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
+    return [side.store.place(tuple(index)).path for index in indices]
 
 
 def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit, cancelled: Cancelled) -> int:
@@ -100,6 +108,9 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, cancelled, needless)
             failed += bad
             ledger.trust(number, finished | Numbers.of(needless), sums)
+            if side.alone and are_few(plan, number):
+                open_boxes = np.flatnonzero(unfinished(sweep.writes, finished)).astype(np.uint64)
+                remove_files(_paths(side, sweep, open_boxes))
     return failed
 
 

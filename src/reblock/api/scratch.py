@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
@@ -20,16 +21,15 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import DiskError
+from reblock.errors import DiskError, UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.model import Layout, Plan, Schema, Store
 from reblock.storage import registry
-from reblock.storage.files import disk_errors
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Integers
 from reblock.storage.numbers import Numbers
-from reblock.storage.staging import remove_tree
+from reblock.storage.private import PrivateFolder
 
 _FORMAT = "rawblocks"
 #: Of more boxes no account is kept, so that it takes no memory worth counting: their blocks go at the end.
@@ -81,15 +81,21 @@ class KeptScratch(ScratchFolder):
     def __init__(self, plan: Plan, folder: str, ledger: GroupCommit) -> None:
         super().__init__(plan, os.path.dirname(folder))
         self.folder = folder
+        self._private: PrivateFolder | None = None
         self._ledger = ledger
         self._found: dict[int, Store] = {}
         self._spent: dict[int, Spent] = {}
 
     def __enter__(self) -> Self:
         if self._plan.scratch:
-            with disk_errors("creating a scratch folder at", self.folder), suppress(FileExistsError):
-                os.mkdir(self.folder)
+            self._private = PrivateFolder.make(self.folder)
+            self.folder = self._private.reach
         return self
+
+    def check_place(self) -> None:
+        """StorageError where somebody has moved or replaced the folder."""
+        if self._private is not None:
+            self._private.check_place()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -97,6 +103,8 @@ class KeptScratch(ScratchFolder):
         """What is left is needed by the next run; the staging's end is its end."""
         for spent in self._spent.values():
             spent.close()
+        if self._private is not None:
+            self._private.close()
 
     def reopen(self, number: int) -> Store:
         """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
@@ -107,7 +115,7 @@ class KeptScratch(ScratchFolder):
         """The one that was found, else a fresh one."""
         store = self._found.get(number)
         if store is None:
-            remove_tree(self.path(number))
+            self._remove(number)
             store = super().make(number)
         if not self._plan.interleaved:
             # Interleaved passes use the same array again for every task: only what they make of it counts.
@@ -126,7 +134,11 @@ class KeptScratch(ScratchFolder):
         self._found.pop(number, None)
         if number in self._spent:
             self._spent.pop(number).close()
-        super().drop(number)
+        self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        if self._private is not None:
+            self._private.remove(str(number))
 
 
 class Spent:
@@ -147,7 +159,7 @@ class Spent:
         if gone.size:
             paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
             with suppress(RuntimeError):  # closed in the meantime
-                self._remover.submit(_remove, paths)
+                self._remover.submit(remove_files, paths)
 
     def close(self) -> None:
         """Remove no more; what is left is left to others."""
@@ -170,17 +182,39 @@ def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
     return found.reshape(writes.counts)
 
 
-def _remove(paths: list[str]) -> None:
-    """What cannot be removed now is tried again, and complained of, when all of it goes."""
+def remove_files(paths: Sequence[str]) -> None:
+    """Remove files in a folder of ours, if they are there.
+
+    What cannot be removed now is tried again, and complained of, when all of it goes.
+    """
     for path in paths:
         with suppress(OSError):
-            os.unlink(path)
+            try:
+                os.unlink(path)
+            except IsADirectoryError:
+                shutil.rmtree(path)
 
 
 def kept_folder(target: str, parent: str) -> str:
     """The folder below `parent` that holds the intermediate arrays on the way to a target."""
     name = hashlib.blake2b(os.fsencode(os.path.abspath(target)), digest_size=8).hexdigest()
     return os.path.join(os.path.abspath(parent), f".reblock-scratch-{name}")
+
+
+def remove_kept(path: str) -> bool:
+    """Remove a folder of intermediate arrays and these; says whether it was there. What else is in it is left."""
+    folder = PrivateFolder.find(path)
+    if folder is None:
+        return False
+    try:
+        for name in folder.names():
+            if name.isascii() and name.isdecimal():
+                folder.remove(name)
+        if not folder.remove_itself() and (left := folder.names()):
+            raise UsageError(f"{path}: {', '.join(left[:3])} was not made by reblock, and is left where it is")
+    finally:
+        folder.close()
+    return True
 
 
 def is_kept_folder(path: str, target: str) -> bool:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from reblock.api.array import Where
-from reblock.api.scratch import is_kept_folder
+from reblock.api.scratch import is_kept_folder, remove_kept
 from reblock.errors import FormatError, UsageError
 from reblock.storage.files import disk_errors
 from reblock.storage.journal import Journal
 from reblock.storage.location import Location
 from reblock.storage.lock import who_holds
 from reblock.storage.numbers import Numbers
-from reblock.storage.staging import Staging, remove_tree
+from reblock.storage.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,15 @@ def status(target: Where) -> Unfinished | None:
     staging = _staging(target)
     with disk_errors("look at", staging.folder):
         holder = who_holds(staging.lock)
-    journal = Journal.open(staging.journal)
-    if journal is None:
-        if holder is None:
-            return None
-        raise UsageError(f"{staging.target}: a run has just begun ({holder}), ask again in a moment")
+    with staging.looking() as journal:
+        if journal is not None:
+            return _describe(staging, journal, holder)
+    if holder is None:
+        return None
+    raise UsageError(f"{staging.target}: a run has just begun ({holder}), ask again in a moment")
+
+
+def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
     problem, complete = journal.header["problem"], journal.complete()
     published = complete is not None and staging.published(complete["inode"])
     finished, last = _finished(journal)
@@ -88,20 +91,22 @@ def status(target: Where) -> Unfinished | None:
 def clean(target: Where) -> list[str]:
     """Remove what an unfinished run has left, and say what that was; LockedError while it runs."""
     staging = _staging(target)
-    if not os.path.lexists(staging.folder):
+    if not staging.is_there:
         return []
     with staging:
         try:
-            journal = Journal.open(staging.journal)
+            journal = staging.find_journal()
         except FormatError:
             journal = None
         scratch = journal.header["problem"]["scratch"] if journal else None
         removed = []
         # A journal is a file like any other: it does not get to name just anything to be removed.
-        if isinstance(scratch, str) and is_kept_folder(scratch, staging.target) and os.path.isdir(scratch):
-            remove_tree(scratch)
+        if isinstance(scratch, str) and is_kept_folder(scratch, staging.target) and remove_kept(scratch):
             removed.append(scratch)
-        return removed + staging.remove()
+        removed += staging.remove()
+    if staging.left:
+        raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is left where it is")
+    return removed
 
 
 def _staging(target: Where) -> Staging:

@@ -11,10 +11,11 @@ import errno
 import os
 import platform
 import re
+import stat
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,31 +97,61 @@ def _settle(path: str) -> os.stat_result:
         os.close(descriptor)
 
 
-def rename_new(old: str, new: str) -> None:
+class Name(NamedTuple):
+    """A name in a folder that is held open; without a folder, a path."""
+
+    folder: int | None
+    """Handle of the folder."""
+    name: str
+    """The name, or the path."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is nothing of this name."""
+        return self._mode is None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder and no link to one."""
+        return self._mode is not None and stat.S_ISDIR(self._mode)
+
+    @property
+    def _mode(self) -> int | None:
+        try:
+            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+    def rename(self, new: Name) -> None:
+        """Give it another name, in the place of what has that name."""
+        os.rename(self.name, new.name, src_dir_fd=self.folder, dst_dir_fd=new.folder)
+
+
+def rename_new(old: Name, new: Name) -> None:
     """Rename to a name that is not taken; FileExistsError where it is."""
     if _rename(old, new, _NOREPLACE):
         return
-    if os.path.lexists(new):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
-    os.rename(old, new)
+    if not new.is_free:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new.name)
+    old.rename(new)
 
 
-def exchange(one: str, two: str) -> bool:
+def exchange(one: Name, two: Name) -> bool:
     """Swap two names in one step; False where the system cannot."""
     return _rename(one, two, _EXCHANGE)
 
 
-def _rename(old: str, new: str, flags: int) -> bool:
+def _rename(old: Name, new: Name, flags: int) -> bool:
     call = _function("renameat2")
     if call is None:
         return False
-    at = ctypes.c_int(_AT_FDCWD)
-    if call(at, os.fsencode(old), at, os.fsencode(new), ctypes.c_uint(flags)) == 0:
+    here, there = (ctypes.c_int(_AT_FDCWD if one.folder is None else one.folder) for one in (old, new))
+    if call(here, os.fsencode(old.name), there, os.fsencode(new.name), ctypes.c_uint(flags)) == 0:
         return True
     number = ctypes.get_errno()
     if number in _UNKNOWN:
         return False
-    raise OSError(number, os.strerror(number), old, None, new)
+    raise OSError(number, os.strerror(number), old.name, None, new.name)
 
 
 @cache

@@ -69,10 +69,34 @@ def _open(path: str, roots: Roots | None) -> int:
     return os.open(roots.resolve(path), flags)
 
 
-def write_file(path: str, data: bytes, *, length: int | None = None) -> None:
-    """Make a new file, durable, and `length` bytes long if that is given; nothing stays if that fails."""
+def open_regular(path: str, flags: int, *, at: int | None = None) -> int:
+    """Open a regular file by its own name: no link is followed, no pipe waited for; OSErrors are as they are.
+
+    With `at`, the handle of a folder, only the last name of the path counts.
+    """
+    name = path if at is None else os.path.basename(path)
+    try:
+        fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=at)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+            raise FormatError(f"{path}: a regular file was expected, not {kind_of(mode)}") from error
+        raise
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise FormatError(f"{path}: a regular file was expected, not {kind_of(mode)}")
+    return fd
+
+
+def write_file(path: str, data: bytes, *, length: int | None = None, at: int | None = None) -> None:
+    """Make a new file, durable, and `length` bytes long if that is given; nothing stays if that fails.
+
+    With `at`, the handle of a folder, only the last name of the path counts.
+    """
     with disk_errors("create", path):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        name = path if at is None else os.path.basename(path)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=at)
         try:
             view = memoryview(data)
             while view:
@@ -81,7 +105,7 @@ def write_file(path: str, data: bytes, *, length: int | None = None) -> None:
                 os.ftruncate(fd, length)
             os.fsync(fd)
         except OSError:
-            os.unlink(path)
+            os.unlink(name, dir_fd=at)
             raise
         finally:
             os.close(fd)

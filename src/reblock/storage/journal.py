@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from reblock.errors import FormatError
 from reblock.model.ledger import Sums
-from reblock.storage.files import disk_errors, sync, write_file
+from reblock.storage.files import disk_errors, open_regular, sync, write_file
 
 #: Version of what is written here.
 VERSION = 2
@@ -84,35 +85,43 @@ class Group:
 class Journal:
     """The journal of one run."""
 
-    def __init__(self, path: str, header: dict[str, Any], trusted: int) -> None:
-        """`trusted` is the length of the file that can be believed."""
+    def __init__(self, path: str, header: dict[str, Any], trusted: int, at: int | None = None) -> None:
+        """`trusted` is the length of the file that can be believed, `at` the handle of its folder, if there is one."""
         self.path = path
+        self._at = at
         self.header = header
         self.trusted = trusted
 
     @classmethod
-    def create(cls, path: str, header: dict[str, Any]) -> Journal:
-        """A new journal, durable; it is there with its whole header or not at all."""
+    def create(cls, path: str, header: dict[str, Any], *, at: int | None = None) -> Journal:
+        """A new journal, durable; it is there with its whole header or not at all.
+
+        With `at`, the handle of a folder, only the last name of the path counts.
+        """
         header = {"journal": VERSION, **header}
         line, draft = _seal(header), path + ".new"
         with disk_errors("create", path):
-            if os.path.lexists(draft):
-                os.unlink(draft)
-            write_file(draft, line)
-            os.rename(draft, path)
-        sync(os.path.dirname(path))
+            old, new = (draft, path) if at is None else (os.path.basename(draft), os.path.basename(path))
+            with suppress(FileNotFoundError):
+                os.unlink(old, dir_fd=at)
+            write_file(draft, line, at=at)
+            os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
+            if at is not None:
+                os.fsync(at)
+        if at is None:
+            sync(os.path.dirname(path))
         sync(os.path.dirname(os.path.dirname(path)))
-        return cls(path, header, len(line))
+        return cls(path, header, len(line), at)
 
     @classmethod
-    def open(cls, path: str) -> Journal | None:
-        """A journal that is there; None where there is none."""
+    def open(cls, path: str, *, at: int | None = None) -> Journal | None:
+        """A journal that is there; None where there is none. No link is followed, no pipe waited for."""
         with disk_errors("read", path):
             try:
-                file = open(path, "rb")  # noqa: SIM115 - the missing file is an answer, other errors are not
+                descriptor = open_regular(path, os.O_RDONLY, at=at)
             except FileNotFoundError:
                 return None
-            with file:
+            with open(descriptor, "rb") as file:
                 header = _open_line(file.readline(_LONGEST))
                 if header is None or header.get("journal") != VERSION:
                     raise FormatError(
@@ -121,11 +130,11 @@ class Journal:
                 trusted = file.tell()
                 while (line := file.readline(_LONGEST)) and _open_line(line) is not None:
                     trusted += len(line)
-        return cls(path, header, trusted)
+        return cls(path, header, trusted, at)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What can be believed, after the header."""
-        with disk_errors("read", self.path), open(self.path, "rb") as file:
+        with disk_errors("read", self.path), open(open_regular(self.path, os.O_RDONLY, at=self._at), "rb") as file:
             file.readline(_LONGEST)
             while file.tell() < self.trusted:
                 line = _open_line(file.readline(_LONGEST))
@@ -162,7 +171,7 @@ class Journal:
         """Add a line, durable when this returns; what cannot be believed is cut off before."""
         data = memoryview(_seal(line))
         with disk_errors("write", self.path):
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = open_regular(self.path, os.O_WRONLY, at=self._at)
             try:
                 if os.fstat(descriptor).st_size != self.trusted:
                     os.ftruncate(descriptor, self.trusted)

@@ -13,22 +13,35 @@ import json
 import os
 import socket
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 
-from reblock.errors import LockedError
-from reblock.storage.files import disk_errors
+from reblock.errors import DiskError, FormatError, LockedError, UsageError
+from reblock.storage.files import disk_errors, open_regular
+from reblock.storage.private import PrivateFolder
 
 #: How long a lock is tried for; whoever only looks whether it is held has it for a moment.
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.4, 0.02
 
 
 class Lock:
-    """A lock file; its folder is made where it does not exist."""
+    """A lock file in a private folder, which is made where it does not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._folder: PrivateFolder | None = None
         self._descriptor = -1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether we have it."""
+        return self._folder is not None
+
+    @property
+    def folder(self) -> PrivateFolder:
+        """The folder, while the lock is held."""
+        if self._folder is None:
+            raise UsageError(f"{self.path} is not held")
+        return self._folder
 
     def take(self, what: str) -> None:
         """Hold the lock; LockedError where somebody else does."""
@@ -44,37 +57,62 @@ class Lock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.close()
 
     def _try(self) -> bool:
-        with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(self.path))
+        where, name = os.path.split(self.path)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            folder = PrivateFolder.make(where)
+        except DiskError as error:
+            if error.errno != errno.ENOENT or not os.path.isdir(os.path.dirname(where) or "."):
+                raise
+            return False  # the folder was removed just now
+        try:
+            self._descriptor = self._lock(folder, name)
+        finally:
+            if self._descriptor < 0:
+                folder.close()
+        self._folder = folder if self._descriptor >= 0 else None
+        return self._folder is not None
+
+    def _lock(self, folder: PrivateFolder, name: str) -> int:
+        """The lock's descriptor, or -1 where somebody has it."""
+        if folder.look(name) is None and (strange := folder.names()):
+            raise UsageError(
+                f"{folder.path} is not a folder that reblock has made: it has no lock, but {', '.join(strange[:3])}"
+                f"{', …' if len(strange) > 3 else ''}; move it away, or choose another target"
+            )
+        try:
+            descriptor = folder.open_file(name, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:  # the folder was removed just now
-            return False
+            return -1
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _same(self.path, descriptor):
+            if not _same(folder, name, descriptor):
                 raise BlockingIOError
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _introduction(), 0)
-        except OSError as error:
+        except BaseException as error:
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
-                return False
+                return -1
             raise
-        self._descriptor = descriptor
-        return True
+        return descriptor
 
 
 def who_holds(path: str) -> str | None:
-    """Who holds a lock, in words; None where nobody does."""
+    """Who holds a lock, in words; None where nobody does. UsageError where its folder is not ours."""
+    folder = PrivateFolder.find(os.path.dirname(path))
+    if folder is None:
+        return None
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return None
-        raise
+        descriptor = folder.open_file(os.path.basename(path), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    finally:
+        folder.close()
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -84,11 +122,9 @@ def who_holds(path: str) -> str | None:
     return None
 
 
-def _same(path: str, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+def _same(folder: PrivateFolder, name: str, descriptor: int) -> bool:
+    found = folder.look(name)
+    return folder.is_in_place and found is not None and os.path.samestat(found, os.fstat(descriptor))
 
 
 def _introduction() -> bytes:
@@ -98,8 +134,8 @@ def _introduction() -> bytes:
 
 def _holder(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path, os.O_RDONLY), "rb") as file:
             told = json.loads(file.read(4096))
         return f"process {int(told['pid'])} on {told['host']} since {told['since']}"
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, FormatError, ValueError, LookupError, TypeError):
         return "which has just begun"

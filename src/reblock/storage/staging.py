@@ -8,24 +8,32 @@
       array       what will be the target
       scratch     arrays between the passes
       replaced    an old target on its way out, where two folders cannot be swapped in one step
+    .scan.zarr.reblock-done
+                  the journal of a finished run, while the folder is being removed
 
-The folder's name follows from the target's, so the same command finds it again.
+The folder's name follows from the target's, so the same command finds it again. It is private, see `private`: all that
+is done here is done relative to its handle.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import shutil
-from contextlib import suppress
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from reblock.errors import DiskError, TargetExistsError
-from reblock.storage.durable import exchange, rename_new
-from reblock.storage.files import disk_errors, sync
+from reblock.errors import DiskError, ReblockError, TargetExistsError, UsageError
+from reblock.storage.durable import Name, exchange, rename_new
+from reblock.storage.files import disk_errors, kind_of
+from reblock.storage.journal import Journal
 from reblock.storage.lock import Lock
+from reblock.storage.private import PrivateFolder
 
+_ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
 #: Longest part of the target's name that the folder's name repeats, in bytes.
 _LONGEST = 200
 
@@ -39,13 +47,36 @@ class Staging:
         parent, name = os.path.split(os.path.abspath(self.target))
         self.parent = parent
         self.folder = os.path.join(parent, f".{_shortened(name)}.reblock")
-        self.path = os.path.join(self.folder, "array")
-        self.journal = os.path.join(self.folder, "journal")
-        self.scratch = os.path.join(self.folder, "scratch")
-        self.lock = os.path.join(self.folder, "lock")
-        self._replaced = os.path.join(self.folder, "replaced")
+        self.done = f"{self.folder}-done"
+        self.journal = os.path.join(self.folder, _JOURNAL)
+        self.lock = os.path.join(self.folder, _LOCK)
         self._held = Lock(self.lock)
         self._removed = False
+        self.left: list[str] = []
+        """What was found here and not removed, since nothing of ours has such a name."""
+
+    # ---------------------------------------------------------------- paths for those who open files below
+    @property
+    def reach(self) -> str:
+        """The folder as formats and the engine have to open it while the lock is held."""
+        return self._held.folder.reach if self._held.is_held else self.folder
+
+    @property
+    def path(self) -> str:
+        """What will be the target."""
+        return os.path.join(self.reach, _ARRAY)
+
+    @property
+    def scratch(self) -> str:
+        """Arrays between the passes."""
+        return os.path.join(self.reach, _SCRATCH)
+
+    def rename_in(self, error: ReblockError) -> None:
+        """Have a message name the folder as people know it."""
+        if self.reach != self.folder:
+            error.args = tuple(
+                one.replace(self.reach, self.folder) if isinstance(one, str) else one for one in error.args
+            )
 
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
@@ -62,6 +93,15 @@ class Staging:
             refused = PermissionError(13, "Permission denied")
             raise DiskError.wrap(refused, doing="the target's folder is not writable:", path=parent)
 
+    def check_place(self) -> None:
+        """StorageError where somebody has moved or replaced the folder while we work in it."""
+        self._held.folder.check_place()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a run has left anything, or is at work."""
+        return os.path.lexists(self.folder) or os.path.lexists(self.done)
+
     def __enter__(self) -> Self:
         self._held.take(self.target)
         self._removed = False
@@ -71,36 +111,75 @@ class Staging:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A folder of this name that is there after its removal is another run's.
-        if not self._removed and not os.path.lexists(self.journal):
+        if not self._removed and self._held.folder.look(_JOURNAL) is None:
             # Nothing was begun, or nothing is left to be done.
             with suppress(DiskError):
                 self.remove()
         self._held.release()
 
+    # ---------------------------------------------------------------- the journal
+    def begin_journal(self, header: dict[str, Any]) -> Journal:
+        """A new journal."""
+        return Journal.create(self.journal, header, at=self._held.folder.descriptor)
+
+    def find_journal(self) -> Journal | None:
+        """The journal of an earlier attempt."""
+        return Journal.open(self.journal, at=self._held.folder.descriptor)
+
+    def find_done(self) -> Journal | None:
+        """The journal of a finished run that was killed while it removed the folder."""
+        with disk_errors("look at", self.done):
+            try:
+                found = os.lstat(self.done)
+            except FileNotFoundError:
+                return None
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{self.done} is {kind_of(found.st_mode)} that reblock has not made: have it removed")
+        return Journal.open(self.done)
+
+    def forget_journal(self) -> None:
+        """Remove the journal, and with it all that was finished."""
+        self._held.folder.remove(_JOURNAL)
+
+    @contextmanager
+    def looking(self) -> Iterator[Journal | None]:
+        """The journal, for who does not hold the lock and changes nothing."""
+        folder = PrivateFolder.find(self.folder)
+        try:
+            found = None if folder is None else Journal.open(self.journal, at=folder.descriptor)
+            yield self.find_done() if found is None else found
+        finally:
+            if folder is not None:
+                folder.close()
+
     # ---------------------------------------------------------------- the end
     def publish(self) -> None:
         """Give the finished array its name; an old one is there until the new one is."""
-        with disk_errors("publishing", self.target):
+        here = self._held.folder.descriptor
+        self.check_place()
+        with disk_errors("publishing", self.target), _handle(self.parent) as above:
+            old, new = Name(here, _ARRAY), Name(above, os.path.basename(os.path.abspath(self.target)))
             if not self.overwrite:
                 try:
-                    rename_new(self.path, self.target)
+                    rename_new(old, new)
                 except FileExistsError:
                     raise TargetExistsError(
                         f"{self.target} was made by somebody else meanwhile: move it away, or give --overwrite"
                     ) from None
-            elif not os.path.lexists(self.target) or not (os.path.isdir(self.path) or _is_folder(self.target)):
-                os.rename(self.path, self.target)
-            elif not exchange(self.path, self.target):
-                os.rename(self.target, self._replaced)
-                os.rename(self.path, self.target)
-        sync(self.parent)
+            elif new.is_free or not (old.is_folder or new.is_folder):
+                old.rename(new)
+            elif not exchange(old, new):
+                new.rename(Name(here, _REPLACED))
+                old.rename(new)
+            os.fsync(above)
 
     def restore(self) -> None:
         """Put an old target back that a killed run had moved away and not replaced yet."""
-        if os.path.lexists(self._replaced) and not os.path.lexists(self.target):
-            with disk_errors("restoring", self.target):
-                os.rename(self._replaced, self.target)
-            sync(self.parent)
+        if self._held.folder.look(_REPLACED) is not None and not os.path.lexists(self.target):
+            with disk_errors("restoring", self.target), _handle(self.parent) as above:
+                name = os.path.basename(os.path.abspath(self.target))
+                rename_new(Name(self._held.folder.descriptor, _REPLACED), Name(above, name))
+                os.fsync(above)
 
     def published(self, inode: int) -> bool:
         """Whether the target is the array with this inode number."""
@@ -109,46 +188,83 @@ class Staging:
         except OSError:
             return False
 
+    def inode(self) -> int:
+        """Inode number of the finished array."""
+        found = self._held.folder.look(_ARRAY)
+        if found is None:
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise DiskError.wrap(missing, doing="look at", path=self.path)
+        return found.st_ino
+
     def clear(self) -> list[str]:
-        """Remove all that was made here but for the lock, the journal last; says what was there."""
+        """Remove all that was made here but for the lock, the journal last; says what was there.
+
+        Only names that runs give are removed; others are named in `left`.
+        """
+        removed = self._clear()
+        if self._held.folder.look(_JOURNAL) is not None:
+            self._held.folder.remove(_JOURNAL)
+            removed.append(self.journal)
+        self._remove_done()
+        return removed
+
+    def _clear(self) -> list[str]:
         self.restore()
-        removed = []
-        with disk_errors("removing", self.folder):
-            last = {self.journal: 1, self.lock: 2}
-            for path in sorted(
-                (os.path.join(self.folder, name) for name in os.listdir(self.folder)),
-                key=lambda path: last.get(path, 0),
-            ):
-                if path != self.lock:
-                    remove_tree(path)
-                    removed.append(path)
+        folder, removed = self._held.folder, []
+        self.left = [os.path.join(self.folder, name) for name in folder.names() if not _is_ours(name)]
+        for name in filter(_is_ours, folder.names()):
+            if name not in (_LOCK, _JOURNAL):
+                folder.remove(name)
+                removed.append(os.path.join(self.folder, name))
         return removed
 
-    def remove(self) -> list[str]:
-        """Remove the folder and all in it; says what was there."""
-        removed = self.clear()
-        self._removed = True
+    def clear_array(self) -> None:
+        """Remove what is in the place of the array, and what its format may have put beside it."""
+        for name in filter(_is_array, self._held.folder.names()):
+            self._held.folder.remove(name)
+
+    def remove(self, *, finished: bool = False) -> list[str]:
+        """Remove the folder and all in it; says what was there.
+
+        The journal of a finished run says so to the last: it is moved beside the folder while that is removed, and
+        then goes by one call that leaves nothing.
+        """
+        removed, folder = self._clear(), self._held.folder
         with disk_errors("removing", self.folder):
-            with suppress(FileNotFoundError):
-                os.unlink(self.lock)
+            if folder.look(_JOURNAL) is not None:
+                removed.append(self.journal)
+                if finished:
+                    with suppress(FileExistsError):
+                        rename_new(Name(folder.descriptor, _JOURNAL), Name(None, self.done))
+                folder.remove(_JOURNAL)
+            self._removed = True
+            folder.remove(_LOCK)
             # Another run may have found the folder in this moment, and work in it.
-            with suppress(OSError):
-                os.rmdir(self.folder)
+            folder.remove_itself()
+        self._remove_done()
         return removed
 
-
-def remove_tree(path: str) -> None:
-    """Remove a file, or a folder with all in it."""
-    with disk_errors("removing", path):
-        if _is_folder(path):
-            shutil.rmtree(path)
-        else:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+    def _remove_done(self) -> None:
+        if self.find_done() is not None:
+            with disk_errors("removing", self.done), suppress(FileNotFoundError):
+                os.unlink(self.done)
 
 
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
+def _is_array(name: str) -> bool:
+    return name == _ARRAY or name.startswith(f"{_ARRAY}.")
+
+
+def _is_ours(name: str) -> bool:
+    return _is_array(name) or name in (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
+
+
+@contextmanager
+def _handle(folder: str) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _shortened(name: str) -> str:
