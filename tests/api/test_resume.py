@@ -233,7 +233,7 @@ def test_a_run_that_was_killed_after_publishing_is_complete() -> None:
     """All but the removal of what is left was done."""
     start("y/", chunks="8,8,8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Staging, "remove", lambda self: [])
+        patch.setattr(Staging, "remove", lambda self, **_: [])
         reblock.repartition("x.npy", "y/", chunks="8,8,8", memory=MEMORY)
     found = reblock.status("y/")
     assert found is not None
@@ -245,7 +245,7 @@ def test_a_run_that_was_killed_after_publishing_is_complete() -> None:
 
 def test_leftovers_of_a_finished_run_do_not_hinder_another() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Staging, "remove", lambda self: [])
+        patch.setattr(Staging, "remove", lambda self, **_: [])
         reblock.repartition("x.npy", "y/", chunks="8,8,8", memory=MEMORY)
     with pytest.raises(TargetExistsError):
         reblock.repartition("x.npy", "y/", chunks="4,8,8", memory=MEMORY)
