@@ -400,7 +400,8 @@ def test_attributes_and_axes(tmp_path: Path) -> None:
         dataset.dims[0].label, dataset.dims[1].label = "time", "x"
     schema = opened(tmp_path / "a.h5", "x").schema
     assert schema.axes == ("time", "x")
-    assert set(schema.attributes) == {*values, "words"}
+    assert set(schema.attributes) == {*values, "words", "nothing"}
+    assert schema.attributes["nothing"].shape == (0,)
     assert schema.attributes["words"] == ["a", "bé"]
     for name, value in values.items():
         got = schema.attributes[name]
@@ -408,7 +409,9 @@ def test_attributes_and_axes(tmp_path: Path) -> None:
         assert getattr(got, "dtype", None) == getattr(value, "dtype", None)
     lost = " ".join(schema.notes)
     assert all(f"'{name}'" in lost for name in ("nothing", "reference", "pair", "DIMENSION_LIST"))
-    assert all(f"'{name}'" in " ".join(opened(tmp_path / "a.h5", "scale").schema.notes) for name in ("CLASS", "NAME"))
+    scale = FORMAT.adapt(opened(tmp_path / "a.h5", "scale").schema, ())
+    assert scale.attributes == {}
+    assert all(f"'{name}'" in " ".join(scale.notes) for name in ("CLASS", "NAME", "REFERENCE_LIST"))
 
     written(tmp_path / "b.h5", schema, ramp())
     with h5py.File(tmp_path / "b.h5", "r") as file:

@@ -20,7 +20,7 @@ from reblock.storage import compiled, in_place, zarr_shards
 from reblock.storage.hdf5_filters import decode, encode, pipeline_of
 from reblock.storage.in_place import STEP_BYTES, Blosc
 from reblock.storage.zarr_codecs import Chain
-from reblock.storage.zarr_schema import describe
+from reblock.storage.zarr_files import describe
 from reblock.testing.arrays import Array, same_bits
 
 RNG = np.random.default_rng(11)

@@ -52,6 +52,8 @@ class Schema:
     """User metadata: values are JSON values, numpy scalars or numpy arrays."""
     axes: tuple[str, ...] | None = None
     """Names of the axes."""
+    netcdf: bool = False
+    """Whether it comes from a NetCDF file, where every single value of an attribute is an array of one."""
     record: Record = NO_RECORD
     """What the run that made the array wrote down beside it; empty where there is nothing."""
     notes: tuple[str, ...] = ()

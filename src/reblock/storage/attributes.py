@@ -27,6 +27,9 @@ def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     changed: list[str] = []
     notes: list[str] = []
     for key, value in attributes.items():
+        if not is_text(str(key)):
+            notes.append(f"attribute {key!r} is not kept: its name is not Unicode")
+            continue
         try:
             kept[str(key)] = _convert(value, _DEPTH)
         except _NoFormError as reason:
@@ -71,11 +74,18 @@ def _convert_numpy(value: Any, depth: int) -> Any:
 
 
 def _text(value: str) -> str:
+    if not is_text(value):
+        raise _NoFormError("text that is not Unicode")
+    return value
+
+
+def is_text(value: str) -> bool:
+    """Whether a text can be written: half of a surrogate pair is a character to Python and JSON, and to nobody else."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _NoFormError("text that is not Unicode") from None
-    return value
+        return False
+    return True
 
 
 def _changes(value: Any, depth: int) -> bool:

@@ -30,6 +30,7 @@ from reblock.storage import attributes
 from reblock.storage.blocks_manifest import MANIFEST, Manifest, read_manifest, write_manifest
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
+from reblock.storage.conventions import with_singles, without_ties
 from reblock.storage.files import disk_errors, kind_of, sync
 from reblock.storage.npy_header import read_header, write_header
 from reblock.storage.roots import FileRoots
@@ -174,14 +175,16 @@ class BlocksFormat:
             notes.append(f"codec {schema.codec} is not kept: {self.name} are not encoded")
         if schema.shards is not None:
             notes.append(f"shards {schema.shards} are not kept: each chunk is a file")
-        kept, changed = attributes.to_json(schema.attributes)
+        found, ties = without_ties(schema.attributes)
+        found, singles = with_singles(found, netcdf=schema.netcdf)
+        kept, changed = attributes.to_json(found)
         return replace(
             schema,
             shards=None,
             order=order,
             codec=Codec(),
             attributes=kept,
-            notes=(*schema.notes, *notes, *changed),
+            notes=(*schema.notes, *notes, *ties, *singles, *changed),
         )
 
     def layout(self, schema: Schema) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -15,9 +15,10 @@ from reblock.errors import UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
-from reblock.model.schema import Schema
+from reblock.model.schema import Schema, element
 from reblock.storage import checks
-from reblock.storage.attributes import to_json
+from reblock.storage.attributes import is_text, to_json
+from reblock.storage.conventions import FILL_VALUE, fill_attribute, without_ties
 from reblock.storage.hdf5_filters import is_ours, library_note, pipeline_of
 from reblock.storage.hdf5_metadata import KINDS
 
@@ -55,7 +56,7 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
         order=tuple(range(schema.ndim)),
         codec=codec,
         fill_value=_fill(schema, asked, notes),
-        attributes=_attributes(schema.attributes, notes),
+        attributes=_attributes(schema, notes),
         axes=_axes(schema, notes),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -169,14 +170,20 @@ def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...] | None:
     return None
 
 
-def _attributes(attributes: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def _attributes(schema: Schema, notes: list[str]) -> dict[str, Any]:
     """Attributes that h5py can write; nested values become JSON text."""
     kept: dict[str, Any] = {}
+    attributes, ties = without_ties(schema.attributes)
+    notes += ties
     for name, value in attributes.items():
         if not name or not _is_text(name):
             notes.append(f"attribute {name!r} is not kept: HDF5 needs a name of Unicode text without NUL")
         elif value is None:
             notes.append(f"attribute {name!r} is not kept: HDF5 has no null value")
+        elif name == FILL_VALUE and (fill := fill_attribute(value, schema.dtype)) is not None:
+            kept[name] = value if _is_of(value, schema.dtype) else element(fill, schema.dtype).reshape(1)
+            if kept[name] is not value:
+                notes.append(f"attribute {name!r} became {fill!s}, a number of the array's type, as NetCDF wants it")
         elif _is_plain(value):
             kept[name] = value
         elif isinstance(value, np.datetime64 | np.timedelta64):
@@ -192,13 +199,13 @@ def _attributes(attributes: Mapping[str, Any], notes: list[str]) -> dict[str, An
     return kept
 
 
+def _is_of(value: Any, dtype: np.dtype[Any]) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.newbyteorder("=") == dtype.newbyteorder("=")
+
+
 def _is_text(text: str) -> bool:
     """Whether HDF5 holds a text unchanged."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
+    return is_text(text) and "\0" not in text
 
 
 def _is_plain(value: Any) -> bool:
@@ -208,9 +215,9 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind == "U":
             return all(map(_is_text, value.ravel().tolist()))
-        return value.dtype.kind in "biufcS" and value.dtype.itemsize > 0
+        return value.dtype.kind in "biufcS"
     if isinstance(value, bytes):
-        return bool(value) and not value.endswith(b"\0")
+        return not value.endswith(b"\0")
     if isinstance(value, list | tuple):
         return _is_plain_list(list(value))
     return isinstance(value, float | complex) or (isinstance(value, int) and -(1 << 63) <= value < 1 << 64)

@@ -16,6 +16,8 @@ from reblock.model.roots import Roots
 from reblock.model.schema import Record, Schema
 from reblock.storage import checks
 from reblock.storage.checks import parse_json
+from reblock.storage.conventions import is_tie, tie_note
+from reblock.storage.hdf5_axes import axis_names
 from reblock.storage.hdf5_file import FAILURES, library
 from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5_index import address_shift, edges_are_raw, is_misreported
@@ -91,6 +93,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "fill": pack(read_fill(dataset, dcpl, dtype)),
         "attributes": {name: pack(value) for name, value in attributes.items()},
         "axes": axes,
+        "netcdf": _is_netcdf(dataset),
         "record": _read_record(dataset),
         "notes": [*notes, *more],
     }
@@ -134,6 +137,7 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
         fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
         attributes=attributes,
         axes=None if axes is None else tuple(map(str, axes)),
+        netcdf=bool(facts["netcdf"]),
         record=record,
         notes=tuple(map(str, facts["notes"])),
     )
@@ -201,6 +205,12 @@ def read_fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
     return fill[()]
 
 
+def _is_netcdf(dataset: Any) -> bool:
+    """Whether the NetCDF library has left its marks."""
+    marks = [(dataset, "_Netcdf4Dimid"), (dataset, "_Netcdf4Coordinates"), (dataset.file, "_NCProperties")]
+    return any(name in one.attrs for one, name in marks)
+
+
 # -------------------------------------------------------------------- record
 def _read_record(dataset: Any) -> Any:
     """The comment of a dataset as JSON, if it is that: others write comments too."""
@@ -226,6 +236,7 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
     """Attributes, names of the axes, and notes on what is left out."""
     kept: dict[str, Any] = {}
     problems: dict[str, str] = {}
+    notes: list[str] = []
     left = _MANY_BYTES
     try:
         names = list(dataset.attrs)
@@ -233,7 +244,7 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
         return {}, None, [f"attributes are not kept: they cannot be read ({' '.join(str(error).split())})"]
     for name in names:
         try:
-            problem, value = _read_attribute(dataset, name, left)
+            problem, value = _read_attribute(dataset, name, left, notes)
         except FAILURES as error:
             problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
         if problem:
@@ -241,27 +252,26 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
         else:
             kept[name] = value
             left -= _bytes_of(value)
-    is_scale = kept.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
-    for name in ("DIMENSION_LIST", "REFERENCE_LIST", *(("CLASS", "NAME") if is_scale else ())):
-        if name in kept or name in problems:
-            kept.pop(name, None)
-            problems[name] = "it ties dimension scales of the same file together"
     # The library's own call for labels crashes on hostile ones.
     labels = kept.pop("DIMENSION_LABELS", None)
-    axes = tuple(map(str, labels)) if isinstance(labels, list) and len(labels) == len(dataset.shape) else ()
-    if labels is not None and not (axes and all(axes)):
+    axes = axis_names(dataset, labels, is_scale=kept.get("CLASS") == b"DIMENSION_SCALE")
+    if labels is not None and not axes:
         problems["DIMENSION_LABELS"] = "not every axis has a name"
-    notes = [f"attribute {name!r} is not kept: {problem}" for name, problem in problems.items()]
-    return kept, axes if axes and all(axes) else None, notes
+    for name in [name for name in problems if name != "DIMENSION_LABELS" and is_tie(name)]:
+        # What formats say of those that could be read.
+        notes.append(tie_note(name))
+        del problems[name]
+    notes += [f"attribute {name!r} is not kept: {problem}" for name, problem in problems.items()]
+    return kept, axes or None, notes
 
 
-def _read_attribute(dataset: Any, name: str, room: int) -> tuple[str, Any]:
+def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tuple[str, Any]:
     """A problem in words, or a value that other formats can be given."""
     h5py = library()
     identifier = h5py.h5a.open(dataset.id, name.encode("utf-8", "surrogateescape"))
     space = identifier.get_space()
     if space.get_simple_extent_type() == h5py.h5s.NULL:
-        return "it is empty, without a value", None
+        return _read_null(identifier.dtype, name, notes)
     size = space.get_simple_extent_npoints() * identifier.get_type().get_size()
     if size > room:
         return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
@@ -276,6 +286,15 @@ def _read_attribute(dataset: Any, name: str, room: int) -> tuple[str, Any]:
     if (size := _bytes_of(value)) > room:
         return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
     return "", value
+
+
+def _read_null(dtype: np.dtype[Any], name: str, notes: list[str]) -> tuple[str, Any]:
+    """What an attribute without a value is elsewhere; NetCDF writes text without characters so."""
+    is_text = dtype.kind == "S" or library().check_string_dtype(dtype) is not None
+    if not is_text and (dtype.hasobject or dtype.fields is not None or dtype.kind not in "biufc"):
+        return "it is empty, without a value", None
+    notes.append(f"attribute {name!r} became {'empty text' if is_text else 'an array of nothing'}: it has no value")
+    return "", np.bytes_(b"") if is_text else np.zeros(0, np.dtype(dtype.str))
 
 
 def _bytes_of(value: Any) -> int:

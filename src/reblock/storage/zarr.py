@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
@@ -11,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any
 
 import numpy as np
 
@@ -25,13 +23,14 @@ from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.durable import make_durable
 from reblock.storage.files import disk_errors, read_head, sync, write_file
-from reblock.storage.records import FILE, record_to_json
+from reblock.storage.records import FILE
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_blocks import Blocks
 from reblock.storage.zarr_codecs import Chain
 from reblock.storage.zarr_decoders import decoder
+from reblock.storage.zarr_files import describe, metadata_files
 from reblock.storage.zarr_meta import Meta, parse_v2, parse_v3
-from reblock.storage.zarr_schema import adapt, describe, document_v3, documents_v2
+from reblock.storage.zarr_schema import adapt
 
 #: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
 _MANY_FOLDERS = 10_000
@@ -227,9 +226,9 @@ class ZarrStore(ByExtent):
             return
         self._write_indices()
         schema = replace(self.made_of, record=record)
-        for name, text in _files(schema, _parts(self.path, self.inner), self.meta.version):
+        for name, data in metadata_files(schema, _parts(self.path, self.inner), self.meta.version):
             # The array's own metadata comes last: before that, nothing opens here.
-            _replace_file(os.path.join(self.path, name), text.encode())
+            _replace_file(os.path.join(self.path, name), data)
         sync(os.path.dirname(os.path.abspath(self.path)))
 
     def _write_indices(self) -> None:
@@ -310,27 +309,6 @@ def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list
 
 
 # ---------------------------------------------------------------- metadata files
-def _files(schema: Schema, parts: list[str], version: int) -> tuple[tuple[str, str], ...]:
-    """Metadata files of a new array and the groups above it, the array's own last."""
-    groups = ["/".join(parts[:n]) for n in range(len(parts))]
-    below = "".join(part + "/" for part in parts)
-    if version == 3:
-        group = _text({"zarr_format": 3, "node_type": "group", "attributes": {}})
-        files = [(f"{name}/zarr.json".lstrip("/"), group) for name in groups]
-        return (*files, (f"{below}zarr.json", _text(document_v3(schema))))
-    document, attributes = documents_v2(schema)
-    files = [(f"{name}/.zgroup".lstrip("/"), _text({"zarr_format": 2})) for name in groups]
-    if attributes:
-        files.append((f"{below}.zattrs", _text(attributes)))
-    if schema.record:
-        files.append((below + FILE, _text(record_to_json(schema.record))))
-    return (*files, (f"{below}.zarray", _text(document)))
-
-
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
 def _replace_file(path: str, data: bytes) -> None:
     """Write a file that is either whole or not there, whenever the power fails."""
     folder, name = os.path.split(path)

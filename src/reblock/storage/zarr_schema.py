@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -14,13 +14,20 @@ from reblock.geometry import Axis
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
-from reblock.storage.attributes import to_json
+from reblock.storage.attributes import is_text, to_json
 from reblock.storage.checks import dtype_problem, show
-from reblock.storage.records import MEMBER, record_to_json
+from reblock.storage.conventions import (
+    FILL_VALUE,
+    fill_attribute,
+    fill_attribute_to_json,
+    with_singles,
+    without_ties,
+)
 from reblock.storage.zarr_codecs import Chain, trial
-from reblock.storage.zarr_meta import DIMENSIONS, INDEX_BYTES, Meta, axes_v2, parse_v2, parse_v3
-from reblock.storage.zarr_stages import FILTERS, V3, check, check_v3, config, config_v3, lossless, specified
-from reblock.storage.zarr_values import V3_KINDS, dtype_json_v3, extended, fill_bits_lost, fill_to_json
+from reblock.storage.zarr_files import describe
+from reblock.storage.zarr_meta import INDEX_BYTES, axes_v2
+from reblock.storage.zarr_stages import FILTERS, V3, check, check_v3, lossless, specified
+from reblock.storage.zarr_values import V3_KINDS, extended, fill_bits_lost
 
 #: What is written where the source's codec cannot be kept.
 USUAL = Codec.parse("blosc:zstd:3:shuffle")
@@ -114,15 +121,33 @@ class _Adapter:
             if value is None:
                 self.give_up("fill_value", f"fill value {show(given)} is no {self.dtype}", "0 is used")
                 return zero
+        if self.dtype.kind == "U" and not is_text(str(value)):
+            self.give_up("fill_value", f"fill value {show(str(value))} is not Unicode", "empty text is used")
+            return zero
         if self.version == 2 and fill_bits_lost(value, self.dtype):
             self.give_up("fill_value", "zarr v2 has no words for the bits of this fill value", "a plain NaN is used")
             return _plain_nan(value)
         return value
 
+    def attributes(self) -> dict[str, Any]:
+        given, ties = without_ties(self.schema.attributes)
+        found, singles = with_singles(given, netcdf=self.schema.netcdf)
+        fill = fill_attribute(given[FILL_VALUE], self.dtype) if FILL_VALUE in given else None
+        if fill is not None:
+            found[FILL_VALUE] = fill_attribute_to_json(fill, version=self.version)
+            if self.version == 3 and found[FILL_VALUE] != given[FILL_VALUE] and self.dtype.kind in "fc":
+                self.notes.append(f"attribute {FILL_VALUE!r} became base64 text: xarray keeps it so in zarr v3")
+        kept, changed = to_json(found)
+        self.notes += [*ties, *singles, *changed]
+        return kept
+
     def axes(self, attributes: dict[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
         axes = self.schema.axes
         if axes is not None and len(axes) != self.schema.ndim:
             self.give_up("axes", f"{len(axes)} names for {self.schema.ndim} axes", "left out")
+            axes = None
+        if axes is not None and not all(map(is_text, axes)):
+            self.give_up("axes", f"axis names {show(axes)} are not Unicode", "left out")
             axes = None
         if self.version == 2:
             found, rest = axes_v2(attributes, self.schema.ndim)
@@ -188,8 +213,7 @@ def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:
     adapter = _Adapter(schema, asked, version)
     adapter.check_dtype()
     chunks = adapter.chunks()
-    kept, changed = to_json(schema.attributes)
-    axes, kept = adapter.axes(kept)
+    axes, kept = adapter.axes(adapter.attributes())
     adapted = replace(
         schema,
         chunks=chunks,
@@ -204,7 +228,7 @@ def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:
         describe(adapted, version)
     except FormatError as error:
         raise UsageError(str(error)) from None
-    return replace(adapted, notes=tuple(dict.fromkeys([*adapter.notes, *changed])))
+    return replace(adapted, notes=tuple(dict.fromkeys(adapter.notes)))
 
 
 def _keeps(stage: Stage, dtype: np.dtype[Any]) -> bool:
@@ -225,6 +249,8 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             given = np.asarray(value)
+            if given.dtype.kind == "c" and dtype.kind != "c":
+                return None
             cast = given.astype(dtype.newbyteorder("="))
             both_nan = given.dtype.kind in "fc" and cast.dtype.kind in "fc" and np.isnan(given) and np.isnan(cast)
             same = given.shape == () and bool(cast == given or both_nan)
@@ -238,83 +264,3 @@ def _plain_nan(value: Any) -> Any:
     parts = np.array([value]).view(f"f{value.dtype.itemsize // (2 if value.dtype.kind == 'c' else 1)}")
     parts[np.isnan(parts)] = np.nan
     return parts.view(value.dtype)[0]
-
-
-# ---------------------------------------------------------------- writing
-def document_v3(schema: Schema) -> dict[str, Any]:
-    """The `zarr.json` of an adapted schema."""
-    endian = {"<": "little", ">": "big"}.get(schema.dtype.str[0])
-    to_bytes = {"name": "bytes", "configuration": {"endian": endian}} if endian else {"name": "bytes"}
-    codecs: list[dict[str, Any]] = []
-    if schema.order != tuple(range(schema.ndim)):
-        codecs.append({"name": "transpose", "configuration": {"order": list(schema.order)}})
-    filters = [stage for stage in schema.codec.stages if stage.name in FILTERS]
-    others = schema.codec.stages[len(filters) :]
-    codecs += [*_codecs_v3(filters, schema.dtype), to_bytes, *_codecs_v3(others, schema.dtype)]
-    if schema.shards is not None:
-        settings = {
-            "chunk_shape": list(schema.chunks),
-            "codecs": codecs,
-            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-            "index_location": "end",
-        }
-        codecs = [{"name": "sharding_indexed", "configuration": settings}]
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(schema.shape),
-        "data_type": dtype_json_v3(schema.dtype),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(schema.shards or schema.chunks)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=3),
-        "codecs": codecs,
-        "attributes": dict(schema.attributes),
-    }
-    if schema.axes is not None:
-        document["dimension_names"] = [name or None for name in schema.axes]
-    if schema.record:
-        document[MEMBER] = {"must_understand": False, **record_to_json(schema.record)}
-    return document
-
-
-def _codecs_v3(stages: Sequence[Stage], dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    return [config_v3(stage, dtype) for stage in stages]
-
-
-def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The `.zarray` and the `.zattrs` of an adapted schema."""
-    configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
-    # A chain that ends in a filter has no compressor.
-    last = configs.pop() if configs and schema.codec.stages[-1].name not in FILTERS else None
-    attributes = dict(schema.attributes)
-    if schema.axes is not None:
-        attributes[DIMENSIONS] = list(schema.axes)
-    document = {
-        "zarr_format": 2,
-        "shape": list(schema.shape),
-        "chunks": list(schema.chunks),
-        "dtype": schema.dtype.str,
-        "compressor": last,
-        "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=2),
-        "order": "C" if schema.order == tuple(range(schema.ndim)) else "F",
-        "filters": configs or None,
-        "dimension_separator": ".",
-    }
-    return document, attributes
-
-
-def _config_v2(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:
-    settings = config(stage, dtype)
-    if stage.name == "blosc" and stage.get("typesize") is None:
-        # numcodecs before 0.16 has no such setting, and takes the array's own anyway.
-        del settings["typesize"]
-    return settings
-
-
-def describe(schema: Schema, version: int) -> Meta:
-    """What a store of an adapted schema would be; no I/O."""
-    where = "new array"
-    if version == 2:
-        document, attributes = documents_v2(schema)
-        return parse_v2(document, attributes, where=where)
-    return parse_v3(document_v3(schema), where=where)

@@ -1,0 +1,110 @@
+"""Attributes that conventions give a meaning: NetCDF's, CF's and xarray's, where formats write them differently.
+
+::
+
+    _FillValue      HDF5: a number of the array's type · zarr v2: a number · zarr v3: as xarray encodes it,
+                    base64 of the little-endian double for floating point numbers
+    scale_factor…   NetCDF keeps single numbers as arrays of one; in JSON they are numbers, or xarray cannot use them
+    DIMENSION_LIST… tie an array to others of its file, by references and numbers that mean nothing elsewhere
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+FILL_VALUE = "_FillValue"
+#: Single values by CF, whatever the file is.
+_SINGLE = frozenset((FILL_VALUE, "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max"))
+#: Attributes of HDF5's dimension scales and of the NetCDF library.
+_TIES = frozenset(
+    (
+        *("DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"),
+        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"),
+    )
+)
+_SCALE = ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+_WORDS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+
+
+def without_ties(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Attributes that mean something without the rest of the file, and notes on the others."""
+    scale = ("CLASS", "NAME") if attributes.get("CLASS") in _SCALE else ()
+    ties = [name for name in attributes if name in _TIES or name in scale or name.lower().startswith("_nczarr")]
+    notes = [tie_note(name) for name in ties]
+    return {name: value for name, value in attributes.items() if name not in ties}, notes
+
+
+def tie_note(name: str) -> str:
+    """What is said of an attribute that is left out."""
+    return f"attribute {name!r} is not kept: it ties the array to dimension scales of the same file"
+
+
+def is_tie(name: str) -> bool:
+    """Whether an attribute is left out whatever its value is."""
+    return name in _TIES
+
+
+def with_singles(attributes: Mapping[str, Any], *, netcdf: bool) -> tuple[dict[str, Any], list[str]]:
+    """Arrays of one number or text as that, where the file or the name says that it is one."""
+    kept = dict(attributes)
+    for name, value in attributes.items():
+        if (netcdf or name in _SINGLE) and _is_one(value):
+            kept[name] = value[0]
+    changed = [name for name, value in kept.items() if value is not attributes[name]]
+    if not changed:
+        return kept, []
+    return kept, [f"attributes {', '.join(changed)} became single values: NetCDF keeps those as arrays of one"]
+
+
+def _is_one(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool(value.shape == (1,))
+    return isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list | Mapping)
+
+
+# ---------------------------------------------------------------- _FillValue
+def fill_attribute(value: Any, dtype: np.dtype[Any]) -> Any:
+    """What `_FillValue` means, in any of its forms, as a scalar of the array's type; None where it means nothing."""
+    if dtype.kind not in "biufc":
+        return None
+    value = value[0] if _is_one(value) else value
+    try:
+        if isinstance(value, str) and dtype.kind == "f":
+            value = _WORDS[value] if value in _WORDS else _double(value)
+        elif dtype.kind == "c" and isinstance(value, list) and len(value) == 2:
+            value = complex(*(_double(part) if isinstance(part, str) else float(part) for part in value))
+        with np.errstate(all="ignore"):
+            given = np.asarray(value)
+            if given.shape or given.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+                return None
+            cast = given.astype(dtype.newbyteorder("="))
+        same = bool(cast == given or (cast != cast and given != given))  # noqa: PLR0124 - NaN
+    except (ValueError, TypeError, OverflowError, binascii.Error, struct.error):
+        return None
+    return cast[()] if same else None
+
+
+def fill_attribute_to_json(value: Any, *, version: int) -> Any:
+    """A scalar in zarr's attributes: as xarray writes it in v3; in v2, where it ignores it, a plain number."""
+    kind = value.dtype.kind
+    if kind == "c":
+        parts = (value.real, value.imag)
+        return [_text(part) if version == 3 else float(part) for part in parts]
+    if kind == "f":
+        return _text(value) if version == 3 else float(value)
+    return value.item()
+
+
+def _double(text: str) -> float:
+    (number,) = struct.unpack("<d", base64.b64decode(text, validate=True))
+    return float(number)
+
+
+def _text(number: Any) -> str:
+    return base64.b64encode(struct.pack("<d", float(number))).decode()
