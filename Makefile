@@ -9,8 +9,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # Processes that share the test run; 0 runs the tests in one.
 WORKERS ?= 2
-# Examples that each property gets under `make fuzz` (half as many random jobs), seconds that each reader gets changed bytes, and what to pass on to
-# pytest.
+# Examples that each property gets under `make fuzz` (random jobs: half as many), seconds that each reader gets changed
+# bytes, and what to pass on to pytest.
 EXAMPLES ?= 2000
 FUZZ_SECONDS ?= 600
 ARGS ?=

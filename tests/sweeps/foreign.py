@@ -47,7 +47,7 @@ def judge(path: str, name: str, folder: str) -> Iterator[dict[str, Any]]:
         where = os.path.join(folder, target)
         source = f"{path}::{name}" if name else path
         try:
-            report = reblock.repartition(source, where, memory="64MiB")
+            report = reblock.repartition(source, where, memory="256MiB")
         except ReblockError as error:
             yield {"target": target, "result": "refused", "why": str(error)}
             continue
