@@ -147,9 +147,7 @@ def test_nothing_outside_is_touched(shared: Path, plant: str) -> None:
     traced = [STRACE or "", "-f", "-qq", "-y", "-e", "trace=file", "-o", str(log)]
     program = "import sys; from reblock.cli import main; main()"
     for more in ([*words], [*words, "--overwrite"], ["clean", str(shared / "v.zarr")]):
-        subprocess.run(
-            [*traced, sys.executable, "-c", program, *more], timeout=60, capture_output=True, check=False
-        )
+        subprocess.run([*traced, sys.executable, "-c", program, *more], timeout=60, capture_output=True, check=False)
         touched = [line for line in log.read_text().splitlines() if "/victims/" in line and CHANGES.search(line)]
         assert not touched
     assert seen(victims) == before
