@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import reblock
-from reblock.errors import InfeasibleError, ReblockError
+from reblock.errors import InfeasibleError, ReblockError, Refused
+from reblock.strategies import strategies
 from sweeps.libraries import SUFFIXES, Array, bits, chunk_bytes, pick_chunks, read, write
 
 TYPES = ["?", "i1", "u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">i8", "<u8", "<f2", "<f4", ">f4", "<f8", ">f8"]
@@ -98,12 +100,11 @@ def least_memory(job: Job) -> int:
 
 
 def check_job(number: int, folder: Path) -> None:
-    """Make a job, carry it out and judge it; every third gets the least memory that does."""
+    """Make a job, carry it out and judge it; every third has the least memory, every third any strategy."""
     chance = random.Random(f"job {number}")
     job = make_job(chance, folder)
-    memory = (least_memory(job), chance.randint(1 << 19, 1 << 23), 1 << 30)[number % 3]
-    planned = reblock.plan(job.source, job.target, memory=memory, **job.options, **job.view)
-    report = reblock.run(planned)
+    memory = least_memory(job) if number % 3 == 0 else chance.choice([1 << 20, 1 << 23, 1 << 30])
+    report = reblock.run(_plan(chance, job, memory, by_name=number % 3 == 2))
     predicted, measured = report.predicted, report.measured
     seen = {name: (getattr(predicted, name), getattr(measured, name)) for name in COUNTS}
     assert all(one == other for one, other in seen.values()), f"predicted and measured: {seen}"
@@ -113,6 +114,15 @@ def check_job(number: int, folder: Path) -> None:
     assert bits(found) == bits(job.wanted), "the library reads other elements"
     assert reblock.verify(job.source, job.target, **job.view).equal
     _check_flip(chance, job)
+
+
+def _plan(chance: random.Random, job: Job, memory: int, *, by_name: bool) -> Any:
+    """A plan of the best strategy, or of any that has one."""
+    if by_name:
+        for name in chance.sample(sorted(strategies()), 3):
+            with suppress(Refused):
+                return reblock.plan(job.source, job.target, memory=memory, strategy=name, **job.options, **job.view)
+    return reblock.plan(job.source, job.target, memory=memory, **job.options, **job.view)
 
 
 def _check_flip(chance: random.Random, job: Job) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from reblock.storage.staging import remove_tree
 from sweeps.jobs import check_job
 
 #: Parts that test processes share.
@@ -24,4 +24,4 @@ def test_random_jobs(part: int, tmp_path: Path) -> None:
         except Exception as error:
             error.add_note(f"job {number}: what it made is in {folder}")
             raise
-        remove_tree(str(folder))
+        shutil.rmtree(folder)
