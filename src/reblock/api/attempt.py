@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
 
 from reblock.api.identity import differences, identify, source_changed
+from reblock.api.meter import Meter
 from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder, remove_kept
 from reblock.api.source import Source
@@ -29,8 +29,6 @@ from reblock.storage.journal import Journal
 from reblock.storage.location import Location
 from reblock.storage.staging import Staging
 
-#: Told the bytes written so far, and all there are.
-Progress = Callable[[int, int], None]
 #: A hundredth of an array may wait to be made durable, however little memory there is.
 _PARTS = 100
 
@@ -55,7 +53,7 @@ class Attempt:
     """Folder for intermediate arrays; None = in the staging folder."""
     digest: bool
     """Whether to take digest sums."""
-    progress: Progress | None
+    meter: Meter | None
     """Told how far the run is."""
     cancelled: Callable[[], bool]
     """Whether to stop."""
@@ -220,7 +218,9 @@ class Attempt:
             files = max(layout.objects.count for layout in self.plan.scratch)
             needs.append(Need(scratch.folder, self.scratch_bytes, files, certain=True))
         self.notes += check_space(needs)
-        watch = Watch(self._teller(done, whole), self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
+        if self.meter is not None:
+            self.meter.begin(self._parts(ledger))
+        watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
         ledger.flush()
         read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
@@ -229,17 +229,11 @@ class Attempt:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
         store.commit(Record(digest=self.sums))
 
-    def _teller(self, done: int, whole: int) -> Callable[[int], None]:
-        lock = Lock()
-
-        def tell(count: int) -> None:
-            nonlocal done
-            with lock:
-                done += count
-            if self.progress:
-                self.progress(done, whole)
-
-        return tell
+    def _parts(self, ledger: GroupCommit) -> list[float]:
+        """Which part of each pass is finished; passes that take turns are as far as the last one."""
+        counts = [sweep.writes.count for sweep in self.plan.passes]
+        done = [len(ledger.finished(number)) / max(count, 1) for number, count in enumerate(counts)]
+        return [done[-1]] * len(done) if self.plan.interleaved else done
 
     # ---------------------------------------------------------------- what goes wrong
     @contextmanager

@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from time import perf_counter
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, Array, Where, open
-from reblock.api.attempt import Attempt, Progress
+from reblock.api.attempt import Attempt
+from reblock.api.meter import Meter, Progress
 from reblock.api.request import (
     abstract_layouts,
     find_device,
@@ -210,7 +212,8 @@ def run(
     """Carry out a plan: read the source, write the target, say what it took.
 
     A run that stops half way, for whatever reason, leaves what it has finished beside the target; the same job goes on
-    from there. `cancelled` is asked now and then from any thread; once it says yes, the run finishes the boxes that are
+    from there. `progress` is told the bytes read and written so far by all passes, and all that there will be, from any
+    thread. `cancelled` is asked now and then from any thread; once it says yes, the run finishes the boxes that are
     being encoded or written and raises KeyboardInterrupt, unless all of them are done.
     """
     if job.source is None or job.target is None or job.format is None:
@@ -219,6 +222,10 @@ def run(
     uneven: UnevenError | None = None
     problem = job.decision.problem
     check(job.plan, problem)
+    meter = None
+    if progress is not None:
+        traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
+        meter = Meter(traffic, prod(problem.shape), progress)
     _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
     if not staging.is_there:
@@ -235,7 +242,7 @@ def run(
             staging,
             scratch=None if scratch is None else os.fspath(scratch),
             digest=digest,
-            progress=progress,
+            meter=meter,
             cancelled=cancelled,
             budget_bytes=problem.memory_bytes,
             scratch_bytes=job.cost.scratch_bytes,

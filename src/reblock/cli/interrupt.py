@@ -22,8 +22,8 @@ from types import FrameType
 _FIRST = "reblock: finishing what is in flight ({})\n"
 _CTRL_C = "Ctrl-C once more stops at once"
 _SECOND = b"reblock: stopped at once\n"
-#: What a progress bar may have hidden.
-_SHOW_CURSOR = b"\x1b[?25h"
+#: Where a line of progress may be, which is written again below the message.
+_CLEAR_LINE = b"\r\x1b[K"
 #: Exit code of a command that was interrupted.
 INTERRUPTED = 130
 _NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -40,7 +40,7 @@ class _Listener:
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         self._pressed += number == signal.SIGINT
         if self._pressed > 1:
-            _write((_SHOW_CURSOR if os.isatty(2) else b"") + _SECOND)
+            _write(_SECOND)
             os._exit(INTERRUPTED)
         if self.heard:
             return
@@ -59,7 +59,7 @@ class _Listener:
 def _write(message: bytes) -> None:
     # A terminal that is gone is why SIGHUP comes.
     with suppress(OSError):
-        os.write(2, message)
+        os.write(2, (_CLEAR_LINE if os.isatty(2) else b"") + message)
 
 
 def _listen(listener: _Listener) -> dict[int, object]:

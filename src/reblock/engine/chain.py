@@ -69,7 +69,7 @@ def _run(
             memory_bytes=allocated_bytes(sweep, view.layout, target.layout, plan, plan.memory_bytes),
             depth=plan.depth,
             coders=plan.coders,
-            watch=watch.of_pass(number, len(plan.passes)),
+            watch=watch.of_pass(number),
             number=number,
             tasks=tasks,
         )

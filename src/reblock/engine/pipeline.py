@@ -370,6 +370,7 @@ class _Pipeline:
             # Complete boxes are counted with what is behind, not with what is held: they only wait for the disk.
             self._held -= sum(buffer.elements for buffer in complete)
             self.measured.times.add(times)
+        self._watch.tell(self._number, elements, 0)
         if complete:
             step = max(min(_BATCH_BYTES // max(complete[0].memory.flat.size, 1), _BATCH), 1)
             for start in range(0, len(complete), step):
@@ -419,7 +420,7 @@ class _Pipeline:
                 self.measured.write_boxes += len(buffers)
                 self.measured.times.add(times)
             self._buffers.give([buffer.memory for buffer in buffers])
-            self._watch.progress(sum(one.bytes for one in finished))
+            self._watch.tell(self._number, 0, sum(buffer.elements for buffer in buffers))
             if not self._open:
                 self._nothing_open.set()
         except BaseException as error:  # noqa: BLE001 - handed to the dispatcher

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from reblock.engine.seen import Seen
 from reblock.model import Ledger
 
-#: Called with the logical bytes that have just been written.
-Progress = Callable[[int], None]
+#: Called with the number of a pass, and how many of its elements have just arrived, or have just been written.
+Progress = Callable[[int, int, int], None]
 #: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
 #: own locks are left locked by one.
 Cancelled = Callable[[], bool]
@@ -19,8 +19,8 @@ Cancelled = Callable[[], bool]
 class Watch:
     """What a run tells, and what it is told, while it runs."""
 
-    progress: Progress = lambda _: None
-    """Told the bytes written."""
+    progress: Progress | None = None
+    """Told how far the passes are."""
     cancelled: Cancelled = lambda: False
     """Whether to stop."""
     ledger: Ledger | None = None
@@ -30,10 +30,11 @@ class Watch:
     seen: Seen | None = None
     """What the files of the source looked like at the start."""
 
-    def of_pass(self, number: int, count: int) -> Watch:
-        """For one pass of several: only the first reads the source, only the last writes the target."""
-        return replace(
-            self,
-            progress=self.progress if number == count - 1 else lambda _: None,
-            seen=None if number else self.seen,
-        )
+    def tell(self, number: int, arrived: int, written: int) -> None:
+        """Elements of a pass have arrived, or were written."""
+        if self.progress is not None:
+            self.progress(number, arrived, written)
+
+    def of_pass(self, number: int) -> Watch:
+        """For one pass of several: only the first reads the source."""
+        return replace(self, seen=None) if number else self

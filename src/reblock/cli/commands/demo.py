@@ -15,7 +15,7 @@ import click
 from reblock.cli.interrupt import stoppable
 from reblock.cli.options import as_json as json_option
 from reblock.cli.output import emit
-from reblock.cli.progress import progress
+from reblock.cli.progress import moved_bytes, progress
 from reblock.errors import DiskError, UsageError
 from reblock.units import format_size
 
@@ -98,7 +98,7 @@ def _travel(leg: _Leg, folder: str, say: Callable[[str], None]) -> dict[str, Any
     source, target = os.path.join(folder, leg.source), os.path.join(folder, leg.target)
     job = api.plan(source, target, chunks=leg.chunks, memory=_MEMORY, **leg.view)
     say(f"\n{_indented(text.brief(job.decision) if leg is _LEGS[0] else text.headline(job.decision))}")
-    with progress(leg.target) as tell, stoppable() as cancelled:
+    with progress(leg.target, moved_bytes(job.cost)) as tell, stoppable() as cancelled:
         report = api.run(job, progress=tell, cancelled=cancelled)
     if cancelled():
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ import click
 from reblock.cli import options
 from reblock.cli.interrupt import stoppable
 from reblock.cli.output import emit
-from reblock.cli.progress import progress
+from reblock.cli.progress import moved_bytes, progress
 
 
 @click.command(
@@ -33,9 +33,17 @@ from reblock.cli.progress import progress
 @click.option(
     "--no-digest", is_flag=True, help="Take no digest of the elements; a resumed run then trusts its journal."
 )
+@click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.as_json
 def command(
-    source: str, target: str, scratch: str | None, overwrite: bool, no_digest: bool, as_json: bool, **wanted: Any
+    source: str,
+    target: str,
+    scratch: str | None,
+    overwrite: bool,
+    no_digest: bool,
+    quiet: bool,
+    as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
 
@@ -46,10 +54,11 @@ def command(
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
-    with stoppable() as cancelled:
-        with progress(target) as tell:
+    with stoppable(quiet=quiet) as cancelled:
+        with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(
                 job, overwrite=overwrite, scratch=scratch, digest=not no_digest, progress=tell, cancelled=cancelled
             )
         # Still stoppable: what is done is said, and the exit code is 0.
-        emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
+        if as_json or not quiet:
+            emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
