@@ -132,14 +132,14 @@ class _Meter:
 
 def _draw(meter: _Meter, over: Event) -> None:
     """Show a line on a terminal until it is over, and leave nothing of it."""
-    before = ""
-    while not over.wait(_DRAW_SECONDS):
+    shown = ""
+    while not over.is_set():
         line = meter.line(_columns(), monotonic())
-        if line != before and not _write(f"\r{line}\x1b[K"):
+        if line != shown and not _write(f"\r{line}\x1b[K"):
             return
-        before = line
-    if before:
-        _write("\r\x1b[K")
+        shown = line
+        over.wait(_DRAW_SECONDS)
+    _write("\r\x1b[K")
 
 
 def _log(meter: _Meter, over: Event) -> None:
