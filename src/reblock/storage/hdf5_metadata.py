@@ -21,6 +21,7 @@ from reblock.storage.hdf5_axes import axis_names
 from reblock.storage.hdf5_file import FAILURES, library
 from reblock.storage.hdf5_filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5_index import address_shift, edges_are_raw, is_misreported
+from reblock.storage.hdf5_virtual import Member, Part, mappings_of, read_parts
 from reblock.storage.hdf5_wire import pack, unpack
 from reblock.storage.records import record_to_json, take_record
 from reblock.storage.roots import FileRoots
@@ -57,6 +58,10 @@ class Stored:
     """Another file that has the elements; empty = they are in the dataset's own."""
     misplaced: str = ""
     """Why the places of chunks that HDF5 reports are not believed; empty = they are."""
+    parts: tuple[Part, ...] | None = None
+    """The mappings of a virtual dataset."""
+    members: tuple[Member, ...] | None = None
+    """The same with their sources, once these are found."""
 
 
 def facts_of(dataset: Any, where: str) -> dict[str, Any]:
@@ -64,18 +69,16 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
     h5py = library()
     dcpl = dataset.id.get_create_plist()
     kind = dcpl.get_layout()
-    facts: dict[str, Any] = {"external": [], "virtual": None}
-    if kind == h5py.h5d.VIRTUAL:
-        sources = dataset.virtual_sources()
-        return {"virtual": f", such as {sources[0].file_name}::{sources[0].dset_name}" if sources else ""}
+    virtual = mappings_of(dcpl, where) if kind == h5py.h5d.VIRTUAL else None
+    facts: dict[str, Any] = {"external": [], "virtual": virtual}
     for number in range(min(dcpl.get_external_count(), _MANY_FILES)):
         name, offset, size = dcpl.get_external(number)
         facts["external"].append([os.fsdecode(name), offset, size])
     dtype, exact, notes = _element(dataset, where)
     if dataset.shape is None:
         raise FormatError(f"{where} is a null dataset: it has no elements and no shape")
-    if kind not in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED):
-        raise FormatError(f"{where} has storage layout {kind}; compact, contiguous and chunked are known")
+    if kind not in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED, h5py.h5d.VIRTUAL):
+        raise FormatError(f"{where} has storage layout {kind}; compact, contiguous, chunked and virtual are known")
     chunked = kind == h5py.h5d.CHUNKED
     pipeline = read_pipeline(dcpl, dtype.itemsize, where) if chunked else ()
     attributes, axes, more = _read_attributes(dataset)
@@ -86,7 +89,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "chunks": dataset.chunks if chunked else None,
         "pipeline": [asdict(one) for one in pipeline],
         "offset": dataset.id.get_offset() if kind == h5py.h5d.CONTIGUOUS and not facts["external"] else None,
-        "exact": exact and kind != h5py.h5d.COMPACT,
+        "exact": exact and kind not in (h5py.h5d.COMPACT, h5py.h5d.VIRTUAL),
         "raw_edges": bool(pipeline) and edges_are_raw(dcpl),
         "shift": address_shift(dataset.file),
         "misplaced": chunked and is_misreported(dataset),
@@ -108,11 +111,6 @@ def describe_own(dataset: Any, path: str, name: str, size: int) -> tuple[Schema,
 def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: Roots) -> tuple[Schema, Stored]:
     """A dataset's schema and storage from the facts, judged; `size` is the file's, in bytes."""
     where = f"{path}::{name}"
-    if facts["virtual"] is not None:
-        raise ExternalError(
-            f"{where} is a virtual dataset made of others{facts['virtual']}: repartition those, or make one of them "
-            "first, in Python: h5py.File(NEW, 'w')['data'] = h5py.File(OLD)[NAME][...]"
-        )
     dtype = checks.check_dtype(facts["dtype"], where=where, kinds=KINDS)
     shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
     chunked = facts["chunks"] is not None
@@ -150,6 +148,7 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
         shift=checks.check_integer(facts["shift"], what="the user block", where=where),
         file=file,
         misplaced=misplaced,
+        parts=None if facts["virtual"] is None else read_parts(facts["virtual"], shape, where),
     )
 
 

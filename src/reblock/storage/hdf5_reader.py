@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -93,14 +93,24 @@ class Reader:
             return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
     def read(
-        self, box: Box, out: npt.NDArray[Any], where: str, *, chunk_bytes: int, chunk: Index | None = None
+        self,
+        box: Box,
+        out: npt.NDArray[Any],
+        where: str,
+        *,
+        chunk_bytes: int,
+        chunk: Index | None = None,
+        steps: Sequence[int] = (),
     ) -> bool:
-        """Read a box through HDF5 into a contiguous array; False where a chunk is named that is not stored."""
+        """Read a box through HDF5 into a contiguous array; False where a chunk is named that is not stored.
+
+        With `steps`, only every n-th element along each axis.
+        """
         most = out.nbytes + chunk_bytes
+        slices = list(zip(box.start, box.stop, steps or [1] * box.ndim, strict=True))
         with self._exchange("its elements"):
-            pairs = list(zip(box.start, box.stop, strict=True))
             stored = self._ask(
-                "read", box=pairs, dtype=out.dtype.str, chunk=chunk, shown=where, cost=most, room=4 * most
+                "read", box=slices, dtype=out.dtype.str, chunk=chunk, shown=where, cost=most, room=4 * most
             )
             out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
             return bool(stored)

@@ -146,9 +146,9 @@ class _Session:
 
     def _read(self, request: dict[str, Any]) -> None:
         with failures("read", request["shown"], CorruptError):
-            box = tuple(slice(start, stop) for start, stop in request["box"])
+            box = tuple(slice(*numbers) for numbers in request["box"])
             # HDF5 may leave out what is not stored: that is zero, not what was in memory before.
-            out = np.zeros([s.stop - s.start for s in box], np.dtype(request["dtype"]))
+            out = np.zeros([len(range(s.start, s.stop, s.step)) for s in box], np.dtype(request["dtype"]))
             self._dataset.read_direct(out, source_sel=box)
             stored = request["chunk"] is None or is_stored(self._dataset, tuple(request["chunk"]))
         wire.send(self._stream, {"answer": stored}, out.reshape(-1).view(np.uint8).data)

@@ -23,11 +23,12 @@ from reblock.storage.files import sync
 from reblock.storage.hdf5_check import find_disagreement
 from reblock.storage.hdf5_file import failures, open_file, parts_of, resolve
 from reblock.storage.hdf5_filters import decode, encode, is_ours, library_note, name_encoding
-from reblock.storage.hdf5_foreign import Foreign
+from reblock.storage.hdf5_foreign import Foreign, reader_of
 from reblock.storage.hdf5_index import ChunkIndex, Place, ask_index, read_index
 from reblock.storage.hdf5_metadata import Stored, write_record
 from reblock.storage.hdf5_seal import break_seal
 from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, telling
+from reblock.storage.hdf5_virtual import files_of
 
 #: What does not survive pickling: handles and what is quickly read again.
 _FLEETING = ("_lock", "_file", "_foreign", "_shadow", "_dataset", "_process", "_index", "_asks")
@@ -69,7 +70,9 @@ class Hdf5Store:
         self._lock = threading.RLock()
         self._shadow = shadow
         self._file = file
-        self._foreign = None if self.roots is None else Foreign(self.path, self.inner)
+        self._foreign: Foreign | None = None
+        if self.roots is not None:
+            self._foreign = reader_of(self.path, self.inner, self.stored.members, self.schema.fill_value)
         self._dataset = None if file is None else file[self.inner]
         self._process = os.getpid()
         self._index: ChunkIndex | None = None
@@ -105,7 +108,8 @@ class Hdf5Store:
 
     @property
     def described_by(self) -> Sequence[str]:
-        return (self.path, self.stored.file) if self.stored.file else (self.path,)
+        others = {self.stored.file} if self.stored.file else files_of(self.stored.members)
+        return (self.path, *sorted(others - {self.path}))
 
     # ---------------------------------------------------------------- where bytes lie
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002
