@@ -175,6 +175,7 @@ class Attempt:
                         store.abort()
                     raise
                 ledger.note(complete={"inode": self.staging.inode(), "digest": self.sums})
+            self.staging.check_replaced()
             self.staging.publish()
 
     def _check(self) -> None:

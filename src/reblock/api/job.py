@@ -145,7 +145,7 @@ def plan(
             parse_order(transpose, store.layout.ndim),
             strict=is_strict(on_missing),
         )
-        where = None if target is None else Location.parse(target)
+        where = None if target is None else registry.locate(target)
         if where is not None and where.is_url:
             raise UsageError(f"{where.path}: only local files can be written in this version, not URLs")
         kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)

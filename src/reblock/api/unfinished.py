@@ -10,9 +10,9 @@ import numpy as np
 from reblock.api.array import Where
 from reblock.api.scratch import is_kept_folder, remove_kept
 from reblock.errors import FormatError, UsageError
+from reblock.storage import registry
 from reblock.storage.files import disk_errors
 from reblock.storage.journal import Journal
-from reblock.storage.location import Location
 from reblock.storage.lock import who_holds
 from reblock.storage.numbers import Numbers
 from reblock.storage.staging import Staging
@@ -110,7 +110,7 @@ def clean(target: Where) -> list[str]:
 
 
 def _staging(target: Where) -> Staging:
-    return Staging(Location.parse(target).path)
+    return Staging(registry.locate(target).path)
 
 
 def _finished(journal: Journal) -> tuple[int, int]:

@@ -14,7 +14,7 @@ engine transposes, swaps bytes and pads, so that adapters never look at an array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -213,6 +213,21 @@ class Scattered(Protocol):
         """Files of the objects with these indices along all axes but the last, and those along the last.
 
         The same that `extents` names, but sooner said: all of them are looked at when a run begins and when it ends.
+        """
+
+
+@runtime_checkable
+class Replaceable(Protocol):
+    """A format whose arrays may be replaced: it can tell what at a path is the array, and what is not.
+
+    Of a format that does not say so, nothing is ever replaced.
+    """
+
+    def strangers(self, path: str) -> Iterator[str]:
+        """What lies at a path and does not belong to the one array there, in words, such as names of files.
+
+        A StorageError says that there is no such array, or more than one. Takes little time for many chunks: they are
+        known by their names.
         """
 
 

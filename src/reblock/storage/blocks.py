@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -163,6 +163,15 @@ class BlocksFormat:
         store = BlocksStore(path, read_manifest(path, roots), roots)
         store.check_first_block()
         return store
+
+    def strangers(self, path: str) -> Iterator[str]:
+        manifest = read_manifest(path, FileRoots.of(path))
+        counts = _layout(manifest.schema).objects.counts
+        with disk_errors("list", path), os.scandir(path) as entries:
+            for entry in entries:
+                known = entry.name in (MANIFEST, f"{MANIFEST}.new") or manifest.is_block(entry.name, counts)
+                if entry.is_dir(follow_symlinks=False) or not known:
+                    yield entry.name
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):

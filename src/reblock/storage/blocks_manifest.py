@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,7 @@ from reblock.storage.checks import (
     load_json,
     show,
 )
-from reblock.storage.files import disk_errors, write_file
+from reblock.storage.files import disk_errors, is_number_below, write_file
 from reblock.storage.records import record_from_json, record_to_json
 
 #: Name of the manifest in its folder.
@@ -70,6 +71,15 @@ class Manifest:
     def file_name(self, index: Index) -> str:
         """Name of a block's file."""
         return self.files.replace("{index}", "_".join(map(str, index)) or "0")
+
+    def is_block(self, name: str, counts: Sequence[int]) -> bool:
+        """Whether a file name is that of a block, of which there are so many along each axis."""
+        before, _, after = self.files.partition("{index}")
+        if len(name) <= len(before) + len(after) or not (name.startswith(before) and name.endswith(after)):
+            return False
+        parts = name[len(before) : len(name) - len(after)].split("_")
+        counts = counts or (1,)
+        return len(parts) == len(counts) and all(map(is_number_below, parts, counts))
 
 
 def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:

@@ -137,6 +137,11 @@ def kind_of(mode: int) -> str:
     return "something else"
 
 
+def is_number_below(name: str, count: int) -> bool:
+    """Whether a name is a number below another, written the usual way."""
+    return name.isascii() and name.isdecimal() and (name[0] != "0" or name == "0") and int(name[:20]) < count
+
+
 def _read_fully(fd: int, length: int) -> bytes:
     parts = []
     while length and (part := os.read(fd, min(length, 1 << 20))):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from reblock.errors import CorruptError, StorageError, TargetExistsError
@@ -28,6 +28,7 @@ from reblock.storage.hdf5_file import failures, open_file, parts_of, resolve, si
 from reblock.storage.hdf5_filters import pipeline_of
 from reblock.storage.hdf5_foreign import find
 from reblock.storage.hdf5_metadata import describe_own
+from reblock.storage.hdf5_reader import Reader
 from reblock.storage.hdf5_seal import check_seal, seal
 from reblock.storage.hdf5_shadow import Shadow, forget, open_shadow, recover, telling
 from reblock.storage.hdf5_store import Hdf5Store, layout_of
@@ -54,6 +55,11 @@ class Hdf5Format:
         """Open a dataset, or the only one of the file."""
         roots = FileRoots.of(path, allow)
         return Hdf5Store(*find(path, inner, roots), roots=roots)
+
+    def strangers(self, path: str) -> Iterator[str]:
+        """Attributes and members of groups, and a user block, where there is anything but one dataset."""
+        with closing(Reader(path)) as reader:
+            yield from reader.strangers()
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         """The nearest schema that a dataset can have."""

@@ -165,6 +165,19 @@ def list_datasets(group: Any) -> list[str]:
     return names
 
 
+def list_strangers(file: Any, path: str) -> Iterator[str]:
+    """What is in a file beside its one dataset and the groups that lead there, in words."""
+    inner, _ = find_dataset(file, path, "")
+    if file.userblock_size:
+        yield f"a user block of {file.userblock_size:,} bytes"
+    here = file["/"]
+    for part in parts_of(inner):
+        if len(here.attrs):
+            yield f"attributes of {here.name}"
+        yield from (f"{here.name.rstrip('/')}/{name}" for name in _members(here, _MANY_OBJECTS) if name != part)
+        here = here[part]
+
+
 def _members(group: Any, limit: int) -> list[str]:
     """Names in a group, so many at the most: a group may have millions."""
     names: list[bytes] = []

@@ -69,6 +69,11 @@ class Reader:
             facts: dict[str, Any] = self._ask("describe", inner=inner, path=os.path.abspath(self._path))
             return facts
 
+    def strangers(self) -> list[str]:
+        """What is in the file beside its one dataset, in words."""
+        with self._exchange("its metadata"):
+            return [str(one) for one in self._ask("strangers", path=os.path.abspath(self._path))]
+
     def reopen(self, inner: str) -> None:
         """Open a dataset that was described before."""
         with self._exchange("its metadata"):

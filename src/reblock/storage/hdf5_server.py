@@ -19,7 +19,16 @@ import numpy as np
 
 from reblock.errors import CorruptError, FormatError, ReblockError
 from reblock.storage import hdf5_wire as wire
-from reblock.storage.hdf5_file import Elsewhere, failures, find_dataset, library, open_file, parts_of, resolve
+from reblock.storage.hdf5_file import (
+    Elsewhere,
+    failures,
+    find_dataset,
+    library,
+    list_strangers,
+    open_file,
+    parts_of,
+    resolve,
+)
 from reblock.storage.hdf5_index import ask_index, is_stored, sweep_index
 from reblock.storage.hdf5_metadata import facts_of
 from reblock.storage.hdf5_plugins import load_plugins
@@ -86,6 +95,7 @@ class _Session:
         """Do what is asked, within its limits."""
         todo: dict[str, Callable[[dict[str, Any]], None]] = {
             "describe": self._describe,
+            "strangers": self._strangers,
             "reopen": self._reopen,
             "sweep": self._sweep,
             "ask": self._ask,
@@ -123,6 +133,15 @@ class _Session:
             self._plugins = load_plugins(self._dataset, f"{shown}::{name}")
             facts = facts_of(self._dataset, f"{shown}::{name}")
         wire.send(self._stream, {"answer": {"name": name, **facts}})
+
+    def _strangers(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("open", shown):
+            try:
+                found = list(list_strangers(self._open(request), shown))
+            except Elsewhere as link:
+                raise FormatError(f"{shown} is no array of its own: {link}") from None
+        wire.send(self._stream, {"answer": found})
 
     def _reopen(self, request: dict[str, Any]) -> None:
         shown = request["shown"]

@@ -80,7 +80,7 @@ class LibraryArray:
 
 def open_with_library(location: str, format: str | None = None, allow: Sequence[str] = ()) -> LibraryArray:
     """Open an array with the library of its format, found by content unless it is given."""
-    where = Location.parse(location)
+    where = registry.locate(location)
     if where.is_url:
         raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
     name = registry.detect(where.path).name if format is None else format

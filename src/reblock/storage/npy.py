@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -104,6 +104,12 @@ class NpyFormat:
         store = NpyStore(path, schema, found.offset, FileRoots.of(path, allow))
         store._check_size()  # noqa: SLF001 - of our own class
         return store
+
+    def strangers(self, path: str) -> Iterator[str]:
+        place = self.open(path, "").place(())
+        more = read_head(path, 0)[1] - place.offset - (place.length or 0)
+        if more:
+            yield f"{more:,} bytes after the array"
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):

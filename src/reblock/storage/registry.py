@@ -14,7 +14,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -110,9 +110,9 @@ def for_target(path: str, to: str | None = None) -> Format:
     """The format of an array that is to be made: as asked, else by the path's ending."""
     if to is not None:
         return get(to)
-    if path.endswith("/"):
-        return get("blocks")
     name = _by_suffix(path)
+    if name is None and path.endswith("/"):
+        return get("blocks")
     if name is None:
         endings = ", ".join(f"{suffix} ({known.name})" for known in _OWN for suffix in known.suffixes or ())
         raise UsageError(
@@ -122,11 +122,17 @@ def for_target(path: str, to: str | None = None) -> Format:
     return get(name)
 
 
+def locate(text: str | os.PathLike[str]) -> Location:
+    """A location as people write it: a slash after the ending of a known format is what a shell has completed."""
+    where = Location.parse(text)
+    return replace(where, path=where.path.rstrip("/")) if where.is_folder and _by_suffix(where.path) else where
+
+
 def open(  # noqa: A001 - the verb of the registry
     location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()
 ) -> Store:
     """Open an array at `PATH[::INNER]` for reading; its files may also lie in the folders in `allow`."""
-    where = Location.parse(location)
+    where = locate(location)
     if where.is_url:
         raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
     if not os.path.lexists(where.path):

@@ -32,6 +32,7 @@ from reblock.storage.files import disk_errors, kind_of
 from reblock.storage.journal import Journal
 from reblock.storage.lock import Lock
 from reblock.storage.private import PrivateFolder
+from reblock.storage.replace import check_replaceable
 
 _ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
 #: Longest part of the target's name that the folder's name repeats, in bytes.
@@ -86,12 +87,18 @@ class Staging:
             os.lstat(self.target)
             if not self.overwrite:
                 raise TargetExistsError(f"{self.target} exists: choose another name, or give --overwrite to replace it")
+            check_replaceable(self.target)
         if not os.path.isdir(parent):
             missing = FileNotFoundError(2, "No such file or directory")
             raise DiskError.wrap(missing, doing="the target's folder does not exist:", path=parent)
         if not os.access(parent, os.W_OK | os.X_OK):
             refused = PermissionError(13, "Permission denied")
             raise DiskError.wrap(refused, doing="the target's folder is not writable:", path=parent)
+
+    def check_replaced(self) -> None:
+        """What is to be replaced is still an array and nothing else."""
+        if self.overwrite:
+            check_replaceable(self.target)
 
     def check_place(self) -> None:
         """StorageError where somebody has moved or replaced the folder while we work in it."""

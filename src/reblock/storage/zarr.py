@@ -27,6 +27,7 @@ from reblock.storage.records import FILE
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr_blocks import Blocks
 from reblock.storage.zarr_codecs import Chain
+from reblock.storage.zarr_contents import strangers
 from reblock.storage.zarr_decoders import decoder
 from reblock.storage.zarr_files import describe, metadata_files
 from reblock.storage.zarr_meta import Meta, parse_v2, parse_v3
@@ -275,6 +276,11 @@ class ZarrFormat:
         there = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
         advice = f"name one of its arrays after '::': {there}" if found else "there is no array in it"
         raise FormatError(f"{folder}: a zarr group; {advice}")
+
+    def strangers(self, path: str) -> Iterator[str]:
+        found, roots = self.open(path, ""), FileRoots.of(path)
+        if isinstance(found, ZarrStore):
+            yield from strangers(path, _parts(path, found.inner), found.meta, roots)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         return adapt(schema, asked, self.version)

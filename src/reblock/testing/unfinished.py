@@ -19,7 +19,7 @@ from reblock.errors import StorageError, UsageError
 from reblock.geometry import Box
 from reblock.model.codec import Codec
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Format
+from reblock.model.store import Format, Replaceable
 from reblock.testing.arrays import Array, in_byte_order, noise, same_bits
 from reblock.testing.compare import same_value
 from reblock.testing.reference_io import read_array, write_array
@@ -124,6 +124,17 @@ class UnfinishedContract(FormatTools):
         assert same_bits(read_array(found), expected)
         # An array that is made of it does not get it.
         assert kind.adapt(found.schema, ()).attributes == found.schema.attributes
+
+    def test_an_array_has_no_strangers(self, tmp_path: Path) -> None:
+        """A format that can tell what belongs to an array lets it be replaced, but nothing beside it."""
+        kind = self.make_format()
+        if not isinstance(kind, Replaceable):
+            pytest.skip(f"{kind.name} cannot tell, so nothing is ever replaced")
+        path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
+        assert list(kind.strangers(path)) == []
+        if os.path.isdir(path):
+            Path(path, "thesis.txt").write_text("precious")
+            assert any("thesis.txt" in one for one in kind.strangers(path))
 
     def test_files_that_describe_an_array(self, tmp_path: Path) -> None:
         path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
