@@ -9,8 +9,7 @@ typedef struct {
     int64_t share, exact;   /* as in Pass */
     uint16_t *stamps;
     int64_t since;          /* files changed from this moment on are suspect */
-    int64_t suspects, room; /* how many there were, and how many fit into the list */
-    int64_t *list;
+    int64_t suspects, *list; /* how many there were, and which */
 } Look;
 
 static void keep_stamp(const Look *look, uint16_t *slot, int64_t number, uint16_t stamp) {
@@ -44,9 +43,6 @@ void reblock_look(int64_t count, const char *path, int64_t number, Look *look) {
         look->full += scramble(full, 2);
         uint16_t *slot = &look->stamps[number / look->share];
         if (look->fresh) keep_stamp(look, slot, number, stamp);
-        else if (changed >= look->since || (look->exact && *slot != stamp)) {
-            if (look->suspects < look->room) look->list[look->suspects] = number;
-            look->suspects++;
-        }
+        else if (changed >= look->since || (look->exact && *slot != stamp)) look->list[look->suspects++] = number;
     }
 }

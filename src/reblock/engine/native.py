@@ -88,7 +88,7 @@ class Look(Structure):
     _fields_ = (
         *(("firm", c_uint64), ("full", c_uint64), ("present", c_int64), ("newest", c_int64)),
         *(("fresh", c_int64), ("share", c_int64), ("exact", c_int64), ("stamps", c_void_p), ("since", c_int64)),
-        *(("suspects", c_int64), ("room", c_int64), ("list", c_void_p)),
+        *(("suspects", c_int64), ("list", c_void_p)),
     )
 
 

@@ -18,9 +18,13 @@ share one, which then says whether all of them are there, none, or some.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, product
 from math import prod
 from typing import NamedTuple, NoReturn
@@ -34,8 +38,10 @@ from reblock.engine.view import View
 from reblock.errors import ReblockError
 from reblock.model import Extent, Index, Scattered, Store, Way
 
-#: Stamps that are kept, of two bytes each; files that are looked at in one call; suspects that are named.
-_MOST_STAMPS, _BATCH, _MOST_SUSPECTS = 1 << 21, 1 << 12, 1 << 14
+#: Stamps that are kept, of two bytes each; suspects that are listed.
+_MOST_STAMPS, _MOST_SUSPECTS = 1 << 21, 1 << 14
+#: Files that are looked at in one call, and threads that look.
+_BATCH, _THREADS = 1 << 10, 8
 #: Stamps: not there, of no use, and the first that tells what a file looks like.
 _ABSENT, _UNKNOWN, _PRESENT = 0, 1, 2
 _STAMPS = 2**16 - _PRESENT
@@ -43,6 +49,8 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _NEVER = 2**63 - 1
 
 _Longs = npt.NDArray[np.uint64]
+#: Number of the first object, and their files.
+_Batch = tuple[int, Sequence[str]]
 
 
 class Look(NamedTuple):
@@ -65,6 +73,7 @@ class Seen:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._scattered = view.store if isinstance(view.store, Scattered) else None
         self._shared = _shared_files(view)
         self._count = prod(view.span[1]) if self._shared is None else len(self._shared)
         share = max(-(-self._count // _MOST_STAMPS), 1)
@@ -79,7 +88,7 @@ class Seen:
 
     def files(self) -> Iterator[str]:
         """All of them; no name where an object is not stored."""
-        return chain.from_iterable(self._batches())
+        return chain.from_iterable(self._rows())
 
     def knows(self, number: int, status: os.stat_result | None) -> bool:
         """Whether the file of an object looks as it did; None = it is not there."""
@@ -111,23 +120,41 @@ class Seen:
 
     # ---------------------------------------------------------------- one look
     def _look(self, *, fresh: bool = False, since_ns: int = _NEVER) -> Look:
+        """All files, some of them by each thread: a file system far away lets one of them wait."""
         table, share, exact = self._own
-        listed = np.empty(_MOST_SUSPECTS, np.int64)
-        into = native.Look(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
-        into.stamps, into.room, into.list = native.address(table), _MOST_SUSPECTS, native.address(listed)
-        number, compiled = 0, native.library() is not None
-        for paths in self._batches():
-            if compiled:
-                native.look(paths, number, into)
-            else:
-                _look_slowly(paths, number, into, table, listed)
-            number += len(paths)
-        suspects = tuple(listed[: into.suspects].tolist()) if into.suspects <= _MOST_SUSPECTS else None
-        return Look(into.firm, into.full, into.present, into.newest, suspects)
+        look = native.look if native.library() else partial(_look_slowly, table)
+
+        def some(batch: _Batch) -> Look:
+            listed = np.empty(len(batch[1]), np.int64)
+            into = native.Look(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
+            into.stamps, into.list = native.address(table), native.address(listed)
+            look(batch[1], batch[0], into)
+            return Look(into.firm, into.full, into.present, into.newest, tuple(listed[: into.suspects].tolist()))
+
+        batches = self._batches()
+        if self._count <= _BATCH:
+            return _sum(map(some, batches))
+        with ThreadPoolExecutor(_THREADS, "reblock-look") as threads:
+            return _sum(_in_turn(threads, some, batches))
 
     # ---------------------------------------------------------------- which files
-    def _batches(self) -> Iterator[Sequence[str]]:
-        """All files in the order of their objects, many at a time."""
+    def _batches(self) -> Iterator[_Batch]:
+        """All files in the order of their objects, many at a time, each time with the number of the first.
+
+        Objects that share a stamp come together.
+        """
+        size, number = self._own.share * -(-_BATCH // self._own.share), 0
+        waiting: list[str] = []
+        for paths in self._rows():
+            waiting += paths
+            while len(waiting) >= size:
+                yield number, waiting[:size]
+                waiting, number = waiting[size:], number + size
+        if waiting:
+            yield number, waiting
+
+    def _rows(self) -> Iterator[Sequence[str]]:
+        """The same along the last axis."""
         if self._shared is not None:
             yield self._shared
             return
@@ -135,23 +162,18 @@ class Seen:
         if not counts:
             yield self._paths(first, ())
             return
-        outer = product(*(range(a, a + n) for a, n in zip(first[:-1], counts[:-1], strict=True)))
-        waiting: list[str] = []
-        for index in outer:
-            for start in range(first[-1], first[-1] + counts[-1], _BATCH):
-                waiting += self._paths(index, (start, min(start + _BATCH, first[-1] + counts[-1])))
-                if len(waiting) >= _BATCH:
-                    yield waiting
-                    waiting = []
-        if waiting:
-            yield waiting
+        stop = first[-1] + counts[-1]
+        rows = [(start, min(start + _BATCH, stop)) for start in range(first[-1], stop, _BATCH)]
+        for index in product(*(range(a, a + n) for a, n in zip(first[:-1], counts[:-1], strict=True))):
+            for row in rows:
+                yield self._paths(index, row)
 
     def _paths(self, outer: Index, last: tuple[int, ...]) -> Sequence[str]:
         store = self._view.store
         if not last:
             return [_path(store, outer)]
-        if isinstance(store, Scattered):
-            return store.object_files(outer, range(*last))
+        if self._scattered is not None:
+            return self._scattered.object_files(outer, range(*last))
         return [_path(store, (*outer, index)) for index in range(*last)]
 
     def _stamp_of_all(self) -> Stamps:
@@ -163,6 +185,30 @@ class Seen:
             return Stamps(stamps[at : at + 1], share, exact=True)
         kind = _PRESENT if (stamps >= _PRESENT).all() else _UNKNOWN
         return Stamps(np.array([kind], np.uint16), share, exact=False)
+
+
+def _in_turn(threads: ThreadPoolExecutor, look: Callable[[_Batch], Look], batches: Iterable[_Batch]) -> Iterator[Look]:
+    """Looks at batches, few of which are made before their turn comes."""
+    ahead: deque[Future[Look]] = deque()
+    for batch in batches:
+        ahead.append(threads.submit(look, batch))
+        if len(ahead) > 2 * _THREADS:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
+
+
+def _sum(looks: Iterable[Look]) -> Look:
+    """All looks together."""
+    firm = full = present = 0
+    newest, few = -_NEVER, True
+    suspects: list[int] = []
+    for one in looks:
+        firm, full, present = firm + one.firm, full + one.full, present + one.present
+        newest = max(newest, one.newest_ns)
+        few = few and len(suspects) + len(one.suspects or ()) <= _MOST_SUSPECTS
+        suspects += one.suspects or () if few else ()
+    return Look(firm % 2**64, full % 2**64, present, newest, tuple(suspects) if few else None)
 
 
 def _shared_files(view: View) -> list[str] | None:
@@ -219,9 +265,7 @@ def _is_same(before: int, path: str, *, exact: bool) -> bool:
 
 
 # ---------------------------------------------------------------- what `looking.c` does, where it was not built
-def _look_slowly(
-    paths: Sequence[str], number: int, into: native.Look, table: npt.NDArray[np.uint16], listed: npt.NDArray[np.int64]
-) -> None:
+def _look_slowly(table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.Look) -> None:
     numbers = np.arange(number, number + len(paths), dtype=np.uint64)
     errors, seen = _stat_all(paths)
     there = errors == 0
@@ -243,9 +287,8 @@ def _look_slowly(
     else:
         differs = table[slots] != stamps if into.exact else np.zeros(len(paths), bool)
         found = numbers[differs | (changed >= into.since)].astype(np.int64)
-        room = listed[into.suspects : into.suspects + len(found)]
-        room[:] = found[: len(room)]
-        into.suspects += len(found)
+        ctypes.memmove(into.list, native.address(found), found.nbytes)
+        into.suspects = len(found)
 
 
 def _stat_all(paths: Sequence[str]) -> tuple[_Longs, _Longs]:
