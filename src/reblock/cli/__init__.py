@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from reblock.cli.descriptors import open_standard_descriptors
 from reblock.cli.interrupt import INTERRUPTED, listen
 
 
 def main() -> NoReturn:
     """The command `reblock`."""
+    open_standard_descriptors()
     try:
         listen()
         # Loaded here, so that signals are answered from the first moment on.

@@ -15,6 +15,7 @@ second, a fork some milliseconds. See `hdf5_server` for the limits of a fork.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import socket
@@ -45,6 +46,8 @@ _PROGRAM = (
 _VARIABLES = ("HDF5_USE_FILE_LOCKING",)
 
 
+#: Descriptors from here on are not standard input, output or errors.
+_BEYOND_STANDARD = 3
 #: How long a process is waited for that has been let go.
 _PATIENCE_SECONDS = 1.0
 
@@ -183,11 +186,19 @@ def _not_started() -> StorageError:
     return StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
 
 
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two sockets, none of them in the place of a standard descriptor that is closed: a new process has its own."""
+    one, two = socket.socketpair()
+    with one, two:
+        ours, theirs = (fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _BEYOND_STANDARD) for end in (one, two))
+    return socket.socket(fileno=ours), socket.socket(fileno=theirs)
+
+
 class _Server:
     """The process that forks; one for all threads of this process."""
 
     def __init__(self) -> None:
-        self.control, theirs = socket.socketpair()
+        self.control, theirs = _socket_pair()
         words = [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)]
         variables = {k: v for k, v in os.environ.items() if not k.startswith("HDF5_") or k in _VARIABLES}
         try:
@@ -209,7 +220,7 @@ class _Server:
 
     def connect(self) -> socket.socket:
         """A socket to a new fork."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket_pair()
         try:
             with theirs:
                 socket.send_fds(self.control, [b"+"], [theirs.fileno()])

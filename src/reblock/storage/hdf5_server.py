@@ -6,6 +6,7 @@ What HDF5 does to a fork that reads a hostile file (crash, endless loop, gigabyt
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import resource
 import signal
@@ -41,6 +42,8 @@ _MOST_SECONDS = 60.0
 _SLOWER = 8
 #: Memory that metadata may take, above what the process has at its start.
 _MORE_BYTES = 96 << 20
+#: How exactly it is found out what that is.
+_STEP_BYTES = 1 << 20
 
 
 def main() -> None:
@@ -175,8 +178,32 @@ class _Session:
 
 def _limit_memory(more: int) -> None:
     """Let this process have so many bytes of data more than it has now."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        now = int(file.read().split()[5]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    limit = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
+    limit = _data_bytes(hard) + more
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _data_bytes(hard: int) -> int:
+    """Bytes of data that this process has, or a little more.
+
+    Found out by trying which limits leave no room: /proc, which would say so, may be hidden.
+    """
+    low, high = 0, _STEP_BYTES
+    while not _leaves_room(high, hard):
+        low, high = high, 2 * high
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _leaves_room(middle, hard) else (middle, high)
+    return high
+
+
+def _leaves_room(limit: int, hard: int) -> bool:
+    """Whether a page more can be had under a limit."""
+    if limit > hard != resource.RLIM_INFINITY:
+        return True
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, MemoryError):
+        return False
+    return True
