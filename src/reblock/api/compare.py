@@ -17,8 +17,9 @@ from reblock.errors import ReblockError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import parse_order, parse_region
-from reblock.model import Sums
+from reblock.model import Schema, Sums
 from reblock.storage.attributes import to_json
+from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
 from reblock.units import parse_size
 
@@ -94,15 +95,16 @@ def verify(
     opens the files in this process, which is no place for files that nobody trusts.
     """
     memory_bytes = parse_size(memory)
-    # The stored digest is metadata, which either reader may ask us for.
+    # The stored digest and units are metadata, which either reader may ask us for.
     if one_of("reader", reader, ("reblock", "library")) == "library":
         one, two = (
             _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
         )
-        shape, stored = one.grid.shape, _stored_digest(two.location, to_format, allow_external)
+        shape = one.grid.shape
         left_region, axes = parse_region(region, shape), parse_order(transpose, len(shape))
         left = _library_side(one, left_region, axes)
         right = _library_side(two, Box.whole(two.grid.shape), tuple(range(two.grid.ndim)))
+        schemas = [_schema(one.location, from_format, allow_external), _schema(two.location, to_format, allow_external)]
         name = two.location
     else:
         ours, theirs = (
@@ -113,9 +115,29 @@ def verify(
         axes = parse_order(transpose, ours.layout.ndim)
         left = Side.of(View(ours, left_region, axes), memory_bytes)
         right = Side.of(View.whole(theirs), memory_bytes)
-        name, stored = theirs.location, theirs.schema.record.digest
-    verdict = _verdict(left, right, left_region, axes, memory_bytes)
+        name, schemas = theirs.location, [ours.schema, theirs.schema]
+    verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
+    stored = None if schemas[1] is None else schemas[1].record.digest
     return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
+
+
+def _as_integers(left: Side, right: Side, schemas: Sequence[Schema | None]) -> tuple[Side, Side]:
+    """Dates and durations as integers, where the other side has those and its attributes say that they are the same."""
+    kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
+    if schemas[1] is not None and are_times(schemas[1], kinds[0]):
+        return _integers(left), right
+    if schemas[0] is not None and are_times(schemas[0], kinds[1]):
+        return left, _integers(right)
+    return left, right
+
+
+def _integers(side: Side) -> Side:
+    dtype = np.dtype(np.int64).newbyteorder(side.layout.dtype.byteorder)
+    return replace(
+        side,
+        layout=replace(side.layout, dtype=dtype),
+        load=lambda box, memory_bytes: side.load(box, memory_bytes).view(dtype),
+    )
 
 
 def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory_bytes: int) -> Verdict:
@@ -183,10 +205,10 @@ def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Si
     return Side(array.layout.view(region, axes), array.least_bytes, load)
 
 
-def _stored_digest(location: str, format: str | None, allow: Sequence[Where]) -> str | None:
-    """The digest that is stored with an array, where we can tell."""
+def _schema(location: str, format: str | None, allow: Sequence[Where]) -> Schema | None:
+    """What an array says of itself, where we can tell."""
     with suppress(ReblockError):
-        return open(location, format=format, allow_external=allow).store.schema.record.digest
+        return open(location, format=format, allow_external=allow).store.schema
     return None
 
 

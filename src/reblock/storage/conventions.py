@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from reblock.model.schema import Schema
+
 FILL_VALUE = "_FillValue"
 #: Single values by CF, whatever the file is.
 _SINGLE = frozenset((FILL_VALUE, "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max"))
@@ -30,6 +32,18 @@ _TIES = frozenset(
 )
 _SCALE = ("DIMENSION_SCALE", b"DIMENSION_SCALE")
 _WORDS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+#: Units that CF and xarray know; others, and multiples, have no name that means the same everywhere.
+_CF_UNITS = {
+    "D": "days",
+    "h": "hours",
+    "m": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+#: The integer that numpy keeps for a date that is none.
+NAT = int(np.iinfo(np.int64).min)
 
 
 def without_ties(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -66,6 +80,36 @@ def _is_one(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.shape == (1,))
     return isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list | Mapping)
+
+
+# ---------------------------------------------------------------- dates and durations
+def time_attributes(dtype: np.dtype[Any]) -> dict[str, Any] | None:
+    """What makes dates or durations of integers, by CF; None where CF has no name for the unit."""
+    unit, scale = np.datetime_data(dtype)
+    if scale != 1 or unit not in _CF_UNITS:
+        return None
+    fill = {FILL_VALUE: np.array([NAT], np.int64)}
+    if dtype.kind == "m":
+        # Without its own attribute xarray takes durations for plain numbers; it has no coarser ones than seconds.
+        own = {"dtype": f"timedelta64[{unit}]"} if unit.endswith("s") else {}
+        return {"units": _CF_UNITS[unit], **own, **fill}
+    return {"units": f"{_CF_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian", **fill}
+
+
+def are_times(schema: Schema, dtype: np.dtype[Any]) -> bool:
+    """Whether the integers of an array are dates or durations of a type, by its attributes."""
+    wanted = time_attributes(dtype) if dtype.kind in "mM" else None
+    if wanted is None or schema.dtype.newbyteorder("=") != np.int64:
+        return False
+    return all(_same(schema.attributes.get(name), value) for name, value in wanted.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    one = one.decode("utf-8", "replace") if isinstance(one, bytes) else one
+    if isinstance(other, str):
+        return bool(np.ndim(one) == 0 and str(one) == other)
+    found = fill_attribute(one, np.dtype(np.int64)) if one is not None else None
+    return found is not None and bool(found == other[0])
 
 
 # ---------------------------------------------------------------- _FillValue

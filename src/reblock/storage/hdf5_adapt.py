@@ -18,7 +18,7 @@ from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema, element
 from reblock.storage import checks
 from reblock.storage.attributes import is_text, to_json
-from reblock.storage.conventions import FILL_VALUE, fill_attribute, without_ties
+from reblock.storage.conventions import FILL_VALUE, NAT, fill_attribute, time_attributes, without_ties
 from reblock.storage.hdf5_filters import is_ours, library_note, pipeline_of
 from reblock.storage.hdf5_metadata import KINDS
 
@@ -34,6 +34,8 @@ _STAGES = ("gzip", "shuffle", "lzf", "fletcher32")
 
 def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
     """The nearest schema that a dataset can have; UsageError for what was asked and cannot be."""
+    if schema.dtype.kind in "mM":
+        schema = _times(schema, asked)
     if problem := checks.dtype_problem(schema.dtype, KINDS):
         raise UsageError(f"HDF5 cannot hold this type: {problem}")
     if schema.ndim > checks.MAX_RANK:
@@ -59,6 +61,29 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
         attributes=_attributes(schema, notes),
         axes=_axes(schema, notes),
         notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _times(schema: Schema, asked: Collection[str]) -> Schema:
+    """Dates and durations as the integers that they are, with the attributes that say so."""
+    dtype, added = schema.dtype, time_attributes(schema.dtype)
+    if added is None or "dtype" in asked:
+        unit = "" if added else f", and CF has no unit of {np.datetime_data(dtype)}"
+        raise UsageError(
+            f"HDF5 has no dates and durations such as {dtype}{unit}: convert to zarr first, with --dtype "
+            f"'{dtype.kind}8[s]' for example; dates from D to ns then become int64 with CF attributes here"
+        )
+    replaced = [name for name in added if name in schema.attributes]
+    notes = [f"attribute {name!r} became that of the dates" for name in replaced]
+    told = " ".join(value for value in added.values() if isinstance(value, str))
+    notes.append(f"{dtype} became int64 with CF attributes ({told}), NaT is {NAT}: HDF5 has no such type")
+    fill = schema.fill_value
+    return replace(
+        schema,
+        dtype=np.dtype(np.int64).newbyteorder(dtype.byteorder),
+        fill_value=None if fill is None else np.array(fill, dtype.newbyteorder("=")).view(np.int64)[()],
+        attributes={**schema.attributes, **added},
+        notes=(*schema.notes, *notes),
     )
 
 

@@ -27,7 +27,7 @@ from reblock.storage.zarr_codecs import Chain, trial
 from reblock.storage.zarr_files import describe
 from reblock.storage.zarr_meta import INDEX_BYTES, axes_v2
 from reblock.storage.zarr_stages import FILTERS, V3, check, check_v3, lossless, specified
-from reblock.storage.zarr_values import V3_KINDS, extended, fill_bits_lost
+from reblock.storage.zarr_values import UNSTABLE_KINDS, extended, fill_bits_lost
 
 #: What is written where the source's codec cannot be kept.
 USUAL = Codec.parse("blosc:zstd:3:shuffle")
@@ -59,8 +59,11 @@ class _Adapter:
             raise UsageError(f"zarr holds float64 and complex128 at the most, not {self.dtype}; try --dtype f8")
         if self.dtype.kind in "mM" and np.datetime_data(self.dtype)[0] == "generic":
             raise UsageError(f"zarr has no dates and durations without a unit; try --dtype {self.dtype.str}[s]")
-        if self.version == 3 and self.dtype.kind not in V3_KINDS:
-            raise UsageError(f"zarr v3 has no stable type for {self.dtype.str}; zarr v2 has (--to zarr2)")
+        if self.version == 3 and self.dtype.kind in UNSTABLE_KINDS:
+            self.notes.append(
+                f"zarr v3 has no stable specification of type {self.dtype.str}: zarr-python reads it, others may not "
+                "(zarr v2 has one: --to zarr2)"
+            )
         if self.version == 3 and self.dtype.str[0] == ">":
             self.notes.append("byte order is kept in the chunks; zarr readers show little-endian, values are equal")
 
@@ -90,6 +93,9 @@ class _Adapter:
             return None
         if self.version == 2:
             self.give_up("shards", f"shards {chunk_text(shards)} cannot be had, only zarr v3 has them", "left out")
+            return None
+        if self.dtype.kind == "V":
+            self.give_up("shards", f"elements of {self.dtype.str} in shards cannot be read by zarr-python", "left out")
             return None
         if len(shards) != len(chunks) or any(n < 1 for n in shards):
             raise UsageError(f"shards {chunk_text(shards)} must be {len(chunks)} lengths of at least 1")

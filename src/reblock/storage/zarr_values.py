@@ -22,8 +22,8 @@ _NAMES = {
 _TIMES = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
 _TEXTS = {"fixed_length_utf32": ("U", 4), "null_terminated_bytes": ("S", 1), "raw_bytes": ("V", 1)}
-#: Types of v3 that are written: those whose specification is stable.
-V3_KINDS = "biufcmM"
+#: Kinds of types that v3 has no stable specification for; zarr-python writes and reads them.
+UNSTABLE_KINDS = "SUV"
 
 
 # ---------------------------------------------------------------- types
@@ -59,11 +59,14 @@ def dtype_v3(value: Any, *, where: str) -> np.dtype[Any]:
 
 
 def dtype_json_v3(dtype: np.dtype[Any]) -> Any:
-    """The v3 name of a type that `V3_KINDS` allows."""
+    """The v3 name of a type."""
     if dtype.kind in "mM":
         unit, scale = np.datetime_data(dtype)
         name = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}[dtype.kind]
         return {"name": name, "configuration": {"unit": unit, "scale_factor": scale}}
+    for name, (kind, _) in _TEXTS.items():
+        if dtype.kind == kind:
+            return {"name": name, "configuration": {"length_bytes": dtype.itemsize}}
     return dtype.newbyteorder("=").name
 
 
@@ -150,6 +153,8 @@ def fill_to_json(value: Any, dtype: np.dtype[Any], *, version: int) -> Any:
         return _float_json(array, version)
     if dtype.kind in "mM":
         return int(array.view("i8"))
+    if dtype.kind == "S" and version == 3:
+        return base64.b64encode(array.item()).decode()
     if dtype.kind in "SV":
         return base64.b64encode(array.tobytes()).decode()
     return array.item()
