@@ -43,7 +43,7 @@ def test_a_file_with_other_arrays_is_never_replaced(sample: Path, tmp_path: Path
         file["old"] = [4]
     before = (tmp_path / "y.h5").read_bytes()
     for inner in ("old", "new"):
-        with pytest.raises(reblock.UsageError, match="choose (a new file|another name)"):
+        with pytest.raises(reblock.UsageError, match=r"choose (a new file|another name)"):
             reblock.repartition(sample, f"{tmp_path}/y.h5::{inner}", chunks=8, overwrite=True)
     assert (tmp_path / "y.h5").read_bytes() == before
     reblock.repartition(sample, f"{tmp_path}/z.h5::data", chunks=8)

@@ -10,6 +10,7 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
+from reblock.api.apart import check_apart
 from reblock.api.array import DEFAULT_MEMORY, Array, Where, open
 from reblock.api.attempt import Attempt
 from reblock.api.meter import Meter, Progress
@@ -23,11 +24,12 @@ from reblock.api.request import (
     target_schema,
     wanted_schema,
 )
+from reblock.api.scratch import kept_folder
 from reblock.api.unfinished import clean
 from reblock.engine import Report, View, cores, measured_cost, total_times
 from reblock.errors import InfeasibleError, StorageError, UnevenError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema, Store
+from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema
 from reblock.planner import AUTO, OBJECTIVES, Decision, check, choose
 from reblock.render import text
 from reblock.storage import registry
@@ -226,8 +228,11 @@ def run(
     if progress is not None:
         traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
         meter = Meter(traffic, prod(problem.shape), progress)
-    _distinct(job.source.store, job.target)
     staging = Staging(job.target.path, overwrite=overwrite)
+    places = [("staging folder", staging.folder)]
+    if scratch is not None:
+        places.append(("scratch", kept_folder(staging.target, os.fspath(scratch))))
+    check_apart(job.source.store, job.target, places)
     if not staging.is_there:
         staging.check()
     if job.target.inner:
@@ -290,14 +295,6 @@ def repartition(
 ) -> Report:
     """Plan and run in one call; takes what `plan` and `run` take."""
     return run(plan(source, target, **options), overwrite=overwrite, scratch=scratch, digest=digest, progress=progress)
-
-
-def _distinct(source: Store, target: Location) -> None:
-    """The source must never be written."""
-    one = os.path.realpath(Location.parse(source.location).path)
-    two = os.path.realpath(target.path)
-    if one == two or one.startswith(two + os.sep) or two.startswith(one + os.sep):
-        raise UsageError(f"source {source.location} and target {target} overlap: write elsewhere, then replace")
 
 
 def _alone(target: Location) -> None:
