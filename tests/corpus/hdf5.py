@@ -120,6 +120,52 @@ def _virtual(folder: Path) -> None:
         made.create_virtual_dataset("x", layout)
 
 
+def _virtual_of(path: Path, source: str, shape: tuple[int, ...] = (8, 8)) -> None:
+    with h5py.File(path, "w", libver="latest") as made:
+        layout = h5py.VirtualLayout(shape, "<i4")
+        layout[:8, :8] = h5py.VirtualSource(source, "x", (8, 8))
+        made.create_virtual_dataset("x", layout)
+
+
+def _virtual_missing(folder: Path) -> None:
+    _virtual(folder)
+    (folder / "outside/other.h5").unlink()
+
+
+def _virtual_loop(folder: Path) -> None:
+    _virtual_of(folder / NAME, ".")
+
+
+def _virtual_nested(folder: Path) -> None:
+    (folder / "near").mkdir()
+    _virtual_of(folder / "near/a.h5", str(_other(folder)))
+    _virtual_of(folder / NAME, "near/a.h5")
+
+
+def _virtual_link(folder: Path) -> None:
+    (folder / "near").mkdir()
+    with h5py.File(folder / "near/a.h5", "w") as made:
+        made["x"] = h5py.ExternalLink(str(_other(folder)), "/x")
+    _virtual_of(folder / NAME, "near/a.h5")
+
+
+def _virtual_external(folder: Path) -> None:
+    (folder / "near").mkdir()
+    secret = outside(folder, "secret.bin", SECRET)
+    with h5py.File(folder / "near/a.h5", "w") as made:
+        made.create_dataset("x", (8, 8), "<i4", external=[(str(secret), 0, len(SECRET))])
+    _virtual_of(folder / NAME, "near/a.h5")
+
+
+def _virtual_billions(folder: Path) -> None:
+    """Elements of a small source again and again are few bytes of metadata."""
+    with h5py.File(folder / NAME, "w", libver="latest") as made:
+        made["y"] = np.arange(4, dtype="<i4")
+        layout = h5py.VirtualLayout((1 << 40,), "<i4")
+        layout[: 1 << 39 : 1 << 37] = h5py.VirtualSource(".", "y", (4,))
+        made.create_virtual_dataset("x", layout)
+
+
 def _link_loop(folder: Path) -> None:
     (folder / "outside").mkdir()
     with h5py.File(folder / "outside/y.h5", "w") as made:
@@ -129,7 +175,7 @@ def _link_loop(folder: Path) -> None:
 
 
 ALLOW = ("--allow-external", "FOLDER/outside")
-VIRTUAL = "repartition those, or make one of them first"
+NEAR = ("--allow-external", "FOLDER/near")
 add("external-escape", _external, "ExternalError", says="secret.bin", quick=True)
 add("external-beside-escape", _external_beside, "ExternalError", says="--allow-external", quick=True)
 add("external-allowed", _external, "", options=ALLOW, quick=True)
@@ -144,8 +190,14 @@ add("link-absolute-allowed", _link_absolute, "", options=ALLOW)
 add("link-loop-allowed", _link_loop, "FormatError", options=ALLOW)
 add("soft-escape", _soft, "ExternalError", says="other.h5", quick=True)
 add("soft-allowed", _soft, "", options=ALLOW)
-add("virtual-escape", _virtual, "ExternalError", says=VIRTUAL, quick=True)
-add("virtual-allowed-escape", _virtual, "ExternalError", says=VIRTUAL, options=ALLOW)
+add("virtual-escape", _virtual, "ExternalError", says="--allow-external", quick=True)
+add("virtual-allowed", _virtual, "", options=ALLOW, quick=True)
+add("virtual-missing-allowed", _virtual_missing, "DiskError", options=ALLOW, says="a source of the virtual dataset")
+add("virtual-loop", _virtual_loop, "FormatError", says="leads back to itself")
+add("virtual-nested-escape", _virtual_nested, "ExternalError", options=NEAR, says="--allow-external", quick=True)
+add("virtual-link-escape", _virtual_link, "ExternalError", options=NEAR, says="--allow-external")
+add("virtual-external-escape", _virtual_external, "ExternalError", options=NEAR, says="--allow-external")
+add("virtual-billions", _virtual_billions, "", "SpaceError", planner=True)
 add("only-link-escape", _link, "FormatError", inner="")
 
 

@@ -103,8 +103,8 @@ class _Search:
 
 def _beside(path: str, name: str) -> str:
     """Where a source is: HDF5 too looks in the folder of the virtual dataset where an absolute path has no file."""
-    named = beside(path, name)
-    return beside(path, os.path.basename(name)) if os.path.isabs(name) and not os.path.lexists(named) else named
+    named, moved = beside(path, name), beside(path, os.path.basename(name))
+    return moved if os.path.isabs(name) and not os.path.lexists(named) and os.path.lexists(moved) else named
 
 
 class Foreign:
