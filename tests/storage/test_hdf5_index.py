@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pytest
 
 import reblock
-from reblock.errors import CorruptError
+from reblock.errors import CorruptError, StorageError
 from reblock.model.store import Way
 from reblock.storage import hdf5_check
 from reblock.storage.hdf5 import FORMAT
 from reblock.storage.hdf5_index import ChunkIndex
 from reblock.storage.hdf5_reader import Reader
 from reblock.testing.arrays import Array, same_bits
-from reblock.testing.reference_io import read_array
+from reblock.testing.reference_io import read_array, read_extent
 
 #: Shapes with their chunks; counts of chunks differ, are equal, and leave a part of a chunk over.
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
@@ -128,6 +128,8 @@ def test_the_unlimited_axis_is_not_the_first(
     report = reblock.repartition(tmp_path / "a.h5", tmp_path / "b.npy")
     assert same_bits(np.load(tmp_path / "b.npy"), data)
     assert any("wrong places for chunks" in note for note in report.notes)
+    with pytest.raises(StorageError, match="only HDF5 itself finds chunk"):
+        FORMAT.open(str(tmp_path / "a.h5"), "").extents((0, 1), [(0, 1)], read_extent)
     assert same_bits(np.asarray(reblock.open(tmp_path / "a.h5")[...]), data)
     again = reblock.repartition(tmp_path / "b.npy", tmp_path / "c.h5", chunks=(2, 2))
     assert not any("through HDF5" in note for note in again.notes)

@@ -140,6 +140,8 @@ class Hdf5Store:
         if not self.stored.chunked:
             where = self.stored.file or self.path
             return None if self.stored.offset is None else Extent(where, self.stored.offset, size)
+        if self.stored.misplaced:
+            raise StorageError(f"{self.location}: only HDF5 itself finds chunk {index}, since {self.stored.misplaced}")
         found = self._find(index)
         if found is None:
             return None

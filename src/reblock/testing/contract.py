@@ -244,6 +244,10 @@ class FormatContract(UnfinishedContract):
         for index in missing:
             expected[layout.objects.box(index).slices] = 0 if schema.fill_value is None else schema.fill_value
         assert same_bits(read_array(store), expected)
+        if store.reads is Way.BOX:
+            boxes = {index: layout.objects.box(index) for index in layout.objects.indices()}
+            stored = [i for i, box in boxes.items() if store.read_box(box, np.empty(box.shape, layout.dtype))]
+            assert stored == [index for index in boxes if index not in missing], "chunks that are said to be stored"
 
     def test_raw_bytes_lie_where_the_layout_says(self, tmp_path: Path) -> None:
         store = self.round_trip(tmp_path, Schema((9, 7), np.dtype("<i4"), (4, 3)))
