@@ -71,7 +71,7 @@ def test_settings_may_have_any_name() -> None:
         ("gzip:10", "integer from 0 to 9, not '10'"),
         ("gzip:", "integer from 0 to 9, not ''"),
         ("gzip:x", "integer from 0 to 9, not 'x'"),
-        ("zstd:23", "from -7 to 22"),
+        ("zstd:-8", "from -7 to 22"),
         ("gzip:1:2", "too many settings.*the form is gzip:LEVEL"),
         ("lzf:1", "too many settings"),
         ("blosc:gzip", "blosc cname must be one of"),
@@ -86,3 +86,8 @@ def test_settings_may_have_any_name() -> None:
 def test_errors(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Codec.parse(text)
+
+
+def test_levels_above_zstds_highest_are_that() -> None:
+    for text in ("zstd:23", "zstd:100", '{"id": "zstd", "level": 9999}'):
+        assert str(Codec.parse(text)) == "zstd:22"

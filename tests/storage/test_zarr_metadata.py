@@ -11,6 +11,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
+import zarr
 from zarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -25,7 +26,7 @@ from reblock.model.store import Format
 from reblock.storage.zarr import FORMAT, FORMAT2
 from reblock.storage.zarr_meta import parse_v2, parse_v3
 from reblock.storage.zarr_values import dtype_v3, fill_from_json
-from reblock.testing.arrays import noise
+from reblock.testing.arrays import noise, same_bits
 from reblock.testing.reference_io import read_array
 from zarr_python import by_zarr, edit
 
@@ -301,3 +302,29 @@ def test_what_zarr_python_takes_for_granted(tmp_path: Path) -> None:
         lambda doc: (doc["codecs"][0]["configuration"].pop("index_codecs"), doc.update(attributes=None)),
     )
     assert (read_array(FORMAT.open(str(path), "")) == data).all()
+
+
+def test_zstd_levels_of_other_programs(tmp_path: Path) -> None:
+    """numcodecs takes any level, and zstd all above 22 for 22."""
+    data = np.arange(24, dtype="<i4").reshape(4, 6)
+    array = zarr.create_array(
+        tmp_path / "x.zarr",
+        shape=(4, 6),
+        chunks=(2, 3),
+        dtype="<i4",
+        compressors=numcodecs.Zstd(level=100),
+        zarr_format=2,
+    )
+    array[...] = data
+    store = FORMAT.open(str(tmp_path / "x.zarr"), "")
+    assert str(store.schema.codec) == "zstd:22"
+    assert same_bits(read_array(store), data)
+
+
+def test_blosc_without_snappy_says_so(tmp_path: Path) -> None:
+    from numcodecs import blosc
+
+    if "snappy" in blosc.list_compressors():
+        pytest.skip("this numcodecs has Snappy")
+    with pytest.raises(UsageError, match="built with it"):
+        FORMAT.adapt(Schema((4,), np.dtype("i4"), (2,), codec=Codec.parse("blosc:snappy:3:shuffle")), {"codec"})

@@ -29,7 +29,9 @@ _PLACES: dict[str, tuple[tuple[str, Any], ...]] = {
     "blosc": (("cname", "zstd"), ("level", 3), ("shuffle", "shuffle")),
 }
 _LEVELS = {"gzip": (0, 9), "zlib": (0, 9), "zstd": (-7, 22), "lz4": (1, 65537), "bz2": (1, 9), "blosc": (0, 9)}
-_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
+_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+#: The highest level that zstd has; it takes all above for this one, and so do we.
+ZSTD_HIGHEST = 22
 _BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
@@ -45,8 +47,10 @@ class Stage:
     @classmethod
     def of(cls, name: str, /, **settings: Any) -> Stage:
         """A stage from keyword settings; places not given take their defaults."""
-        defaults = dict(_PLACES.get(name, ()))
-        return cls(name, tuple(sorted({**defaults, **settings}.items())))
+        given = {**dict(_PLACES.get(name, ())), **settings}
+        if name == "zstd" and isinstance(given["level"], int):
+            given["level"] = min(given["level"], ZSTD_HIGHEST)
+        return cls(name, tuple(sorted(given.items())))
 
     def get(self, key: str, default: Any = None) -> Any:
         """One setting."""
@@ -133,6 +137,8 @@ def _parse_setting(name: str, key: str, value: str, default: Any) -> Any:
             level = int(value)
         except ValueError:
             level = low - 1
+        if name == "zstd":
+            level = min(level, ZSTD_HIGHEST)
         if not low <= level <= high:
             raise UsageError(f"{name} level must be an integer from {low} to {high}, not {value!r}")
         return level

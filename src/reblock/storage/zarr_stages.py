@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from reblock.model.codec import Stage
+from reblock.model.codec import ZSTD_HIGHEST, Stage
 
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
-_CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
+_CNAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _TYPE = re.compile(
     r"[<>|=]?(?:b1|[iu][1248]|f[248]|c8|c16|bool|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128))"
 )
@@ -92,7 +92,7 @@ _RULES: dict[str, dict[str, Callable[[Any], bool]]] = {
         "blocksize": _integer(0, 2**31 - 1),
         "typesize": _integer(1, 255),
     },
-    "zstd": {"level": _integer(-(2**17), 22), "checksum": lambda value: value is True},
+    "zstd": {"level": _integer(-(2**17), ZSTD_HIGHEST), "checksum": lambda value: value is True},
     "gzip": {"level": _integer(-1, 9)},
     "zlib": {"level": _integer(-1, 9)},
     "lz4": {"level": _integer(-(2**31), 2**31 - 1)},
@@ -165,9 +165,22 @@ def check(stage: Stage) -> None:
             raise ValueError(f"codec {stage.name} has no setting {key!r}")
         if not rules[key](value):
             raise ValueError(f"codec {stage.name} cannot have {key} = {value!r}")
+    if stage.name == "blosc" and settings.get("cname") == "snappy" and not _has_snappy():
+        raise ValueError(
+            "codec blosc with snappy needs a Blosc that was built with it, and numcodecs' has not; other compressors "
+            f"are {', '.join(name for name in _CNAMES if name != 'snappy')}"
+        )
     missing = _NEEDED.get(stage.name, set()) - settings.keys()
     if missing:
         raise ValueError(f"codec {stage.name} lacks {', '.join(sorted(missing))}")
+
+
+@cache
+def _has_snappy() -> bool:
+    """Whether numcodecs' Blosc has Snappy: those on PyPI have not, builds of distributions may."""
+    from numcodecs import blosc
+
+    return "snappy" in blosc.list_compressors()
 
 
 def stage_of(config: Any, dtype: np.dtype[Any]) -> Stage:
@@ -181,6 +194,8 @@ def stage_of(config: Any, dtype: np.dtype[Any]) -> Stage:
     for key, value in _IDLE.get(name, {}).items():
         if key in settings and settings[key] == value:
             del settings[key]
+    if name == "zstd" and isinstance(settings["level"], int):
+        settings["level"] = min(settings["level"], ZSTD_HIGHEST)
     if name == "blosc":
         settings["shuffle"] = _shuffle_name(settings["shuffle"], dtype)
     _drop(name, settings, dtype)
