@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import clean, info, open, plan, repartition, run, status, verify
+    from reblock.api import check, clean, info, open, plan, repartition, run, status, verify
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -49,6 +49,7 @@ __all__ = [
     "UnfinishedError",
     "UsageError",
     "__version__",
+    "check",
     "clean",
     "info",
     "open",
@@ -59,7 +60,7 @@ __all__ = [
     "verify",
 ]
 
-_API = frozenset({"clean", "info", "open", "plan", "repartition", "run", "status", "verify"})
+_API = frozenset({"check", "clean", "info", "open", "plan", "repartition", "run", "status", "verify"})
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,7 @@
 
 from reblock.api.array import DEFAULT_MEMORY, Array, open
 from reblock.api.compare import Difference, Verdict, info, verify
-from reblock.api.job import Job, plan, repartition, run
+from reblock.api.job import Job, check, plan, repartition, run
 from reblock.api.unfinished import Unfinished, clean, status
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Job",
     "Unfinished",
     "Verdict",
+    "check",
     "clean",
     "info",
     "open",

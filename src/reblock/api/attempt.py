@@ -14,20 +14,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
 
 from reblock.api.identity import differences, identify, source_changed
 from reblock.api.meter import Meter
 from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder, remove_kept
 from reblock.api.source import Source
-from reblock.api.space import Need, check_space, need_of
+from reblock.api.space import Need, check_space, foresee, need_of
+from reblock.api.unfinished import finished_part
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnevenError, UnfinishedError
 from reblock.model import Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
 from reblock.storage.location import Location
-from reblock.storage.staging import Staging
+from reblock.storage.staging import Staging, check_folder
 
 #: A hundredth of an array may wait to be made durable, however little memory there is.
 _PARTS = 100
@@ -74,18 +77,46 @@ class Attempt:
         self._failed = 0
         self._found = False
         self._between: KeptScratch | None = None
-        self._source = Source(self.view)
-        kept = None if self.scratch is None else kept_folder(self.staging.target, self.scratch)
-        self._scratch = kept or self.staging.scratch
-        self._problem = identify(
+        self._kept_scratch = None if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+
+    @property
+    def _scratch(self) -> str:
+        """Where intermediate arrays are, as they have to be opened while the lock is held."""
+        return self._kept_scratch or self.staging.scratch
+
+    @cached_property
+    def _source(self) -> Source:
+        """All its files are looked at: not before that is needed."""
+        return Source(self.view)
+
+    @cached_property
+    def _problem(self) -> dict[str, Any]:
+        scratch = self._kept_scratch or os.path.join(self.staging.folder, "scratch")
+        return identify(
             self.view,
             self._source,
             self.target,
             (self.format, self.schema),
             self.plan,
             digest=self.digest,
-            scratch=(kept or os.path.join(self.staging.folder, "scratch")) if self.plan.scratch else None,
+            scratch=scratch if self.plan.scratch else None,
         )
+
+    def look(self) -> list[str]:
+        """What `run` would begin with, for people; raises what it would raise, and touches nothing."""
+        self.staging.look()
+        boxes = done = 0
+        with self.staging.looking() as journal:
+            if journal is not None and self._is_left(journal):
+                if self._is_published(journal):
+                    return [f"{self.target} is complete already: a run would only remove what is left of the last one"]
+                boxes, done = finished_part(journal)
+        self._check_place()
+        notes = self._check_room(done, resumed=boxes > 0)
+        if boxes:
+            whole = sum(sweep.writes.count for sweep in self.plan.passes)
+            notes.append(f"a run would resume: {boxes:,} of {whole:,} write boxes are finished")
+        return notes
 
     def run(self) -> None:
         """Make the target, or go on making it."""
@@ -95,7 +126,7 @@ class Attempt:
             self.resumed, self.sums = sum(journal.header["boxes"]), (journal.complete() or {}).get("digest")
         else:
             self.staging.restore()
-            self.staging.check()
+            self._check_place()
             if journal is None:
                 journal = self._begin()
             self._work(journal)
@@ -114,12 +145,25 @@ class Attempt:
                 return done
             self.staging.clear()
             return None
+        if self._is_ours(journal):
+            return journal
+        self.staging.clear()
+        return None
+
+    def _is_left(self, journal: Journal) -> bool:
+        """The same for one that somebody has found who may not remove it."""
+        if os.path.lexists(self.staging.journal):
+            return self._is_ours(journal)
+        # A run that was finished left it.
+        return journal.header["problem"] == self._problem and self._is_published(journal)
+
+    def _is_ours(self, journal: Journal) -> bool:
+        """Whether a journal is one of this problem; False where it is of no use any more, an error where it may be."""
         before = journal.header["problem"]
         if before == self._problem:
-            return journal
+            return True
         if self._is_published(journal):
-            self.staging.clear()
-            return None
+            return False
         advice = f"`reblock clean {self.target.path}` removes it"
         if source_changed(before, self._problem):
             what = self._source.describe_change(journal.header)
@@ -134,6 +178,25 @@ class Attempt:
         complete = journal.complete()
         return complete is not None and self.staging.published(complete["inode"])
 
+    # ---------------------------------------------------------------- what must be there
+    def _check_place(self) -> None:
+        """Whether the target, and scratch folders, may be made at all."""
+        self.staging.check()
+        if self.plan.scratch and self._kept_scratch is not None:
+            check_folder(os.path.dirname(self._kept_scratch), "the scratch folder")
+
+    def _check_room(self, done: int, *, resumed: bool) -> list[str]:
+        """Whether there is room for what is still to be written; so many bytes of the target are."""
+        foreseen = foresee(self.format, self.target, self.schema)
+        layout = self.format.layout(self.schema)
+        needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.reach, done=done)]
+        if self.plan.scratch and not resumed:
+            files = max(layout.objects.count for layout in self.plan.scratch)
+            folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
+            needs.append(Need(folder, self.scratch_bytes, files, certain=True))
+        return check_space(needs)
+
+    # ---------------------------------------------------------------- the work
     def _begin(self) -> Journal:
         self._remove_scratch()
         header = {
@@ -150,7 +213,6 @@ class Attempt:
         if self.scratch is not None and self.plan.scratch:
             remove_kept(self._scratch)
 
-    # ---------------------------------------------------------------- the work
     def _work(self, journal: Journal) -> None:
         self._found = any(True for _ in journal.groups())
         part = self.format.layout(self.schema).nbytes // _PARTS
@@ -214,11 +276,7 @@ class Attempt:
         self.resumed = sum(len(ledger.finished(number)) for number in range(last + 1))
         whole, count = store.layout.nbytes, self.plan.passes[last].writes.count
         done = whole * len(ledger.finished(last)) // max(count, 1)
-        needs = [need_of(store, self.staging.folder, done=done)]
-        if self.plan.scratch and not self.resumed:
-            files = max(layout.objects.count for layout in self.plan.scratch)
-            needs.append(Need(scratch.folder, self.scratch_bytes, files, certain=True))
-        self.notes += check_space(needs)
+        self.notes += self._check_room(done, resumed=self.resumed > 0)
         if self.meter is not None:
             self.meter.begin(self._parts(ledger))
         watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)

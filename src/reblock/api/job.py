@@ -25,12 +25,14 @@ from reblock.api.request import (
     wanted_schema,
 )
 from reblock.api.scratch import kept_folder
+from reblock.api.space import foresee
 from reblock.api.unfinished import clean
 from reblock.engine import Report, View, cores, measured_cost, total_times
 from reblock.errors import InfeasibleError, StorageError, UnevenError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema
-from reblock.planner import AUTO, OBJECTIVES, Decision, check, choose
+from reblock.planner import AUTO, OBJECTIVES, Decision, choose
+from reblock.planner import check as check_plan
 from reblock.render import text
 from reblock.storage import registry
 from reblock.storage.location import Location
@@ -67,9 +69,9 @@ class Job:
         """Predicted cost."""
         return self.decision.cost
 
-    def explain(self, *, everything: bool = False) -> str:
-        """The plan, its cost and the alternatives, for people."""
-        return text.explain(self.decision, notes=self.schema.notes, everything=everything)
+    def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
+        """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""
+        return text.explain(self.decision, notes=(*self.schema.notes, *notes), everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """What `reblock plan --json` prints."""
@@ -218,40 +220,11 @@ def run(
     thread. `cancelled` is asked now and then from any thread; once it says yes, the run finishes the boxes that are
     being encoded or written and raises KeyboardInterrupt, unless all of them are done.
     """
-    if job.source is None or job.target is None or job.format is None:
-        raise UsageError("this plan was made without a source or a target: it can be read, not run")
     began = perf_counter()
     uneven: UnevenError | None = None
     problem = job.decision.problem
-    check(job.plan, problem)
-    meter = None
-    if progress is not None:
-        traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
-        meter = Meter(traffic, prod(problem.shape), progress)
-    staging = Staging(job.target.path, overwrite=overwrite)
-    places = [("staging folder", staging.folder)]
-    if scratch is not None:
-        places.append(("scratch", kept_folder(staging.target, os.fspath(scratch))))
-    check_apart(job.source.store, job.target, places)
-    if not staging.is_there:
-        staging.check()
-    if job.target.inner:
-        _alone(job.target)
-    with staging:
-        attempt = Attempt(
-            job.source,
-            job.target,
-            job.format,
-            job.schema,
-            job.plan,
-            staging,
-            scratch=None if scratch is None else os.fspath(scratch),
-            digest=digest,
-            meter=meter,
-            cancelled=cancelled,
-            budget_bytes=problem.memory_bytes,
-            scratch_bytes=job.cost.scratch_bytes,
-        )
+    attempt = _prepare(job, overwrite=overwrite, scratch=scratch, digest=digest, progress=progress, cancelled=cancelled)
+    with attempt.staging:
         try:
             attempt.run()
         except UnevenError as error:
@@ -261,7 +234,7 @@ def run(
             uneven.add("with more memory chunks are read whole")
             raise uneven
         # Nothing of another plan is of use.
-        clean(job.target.path)
+        clean(attempt.target.path)
         again = run(
             job.whole, overwrite=overwrite, scratch=scratch, digest=digest, progress=progress, cancelled=cancelled
         )
@@ -280,6 +253,59 @@ def run(
         digest=attempt.sums,
         notes=(*job.schema.notes, *attempt.notes),
         times=total_times(measured),
+    )
+
+
+def check(job: Job, *, overwrite: bool = False, scratch: Where | None = None, digest: bool = True) -> list[str]:
+    """Raise what `run` would raise before it writes anything; else say what is worth knowing. Nothing is written.
+
+    The arguments are those of `run`. Looked at are the target and what is in its place, an unfinished run and who
+    holds it, the right to write, the free space, and the plan itself.
+    """
+    return _prepare(job, overwrite=overwrite, scratch=scratch, digest=digest).look()
+
+
+def _prepare(
+    job: Job,
+    *,
+    overwrite: bool,
+    scratch: Where | None,
+    digest: bool,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Attempt:
+    """An attempt at a job, if nothing that is known before its lock is taken speaks against it."""
+    if job.source is None or job.target is None or job.format is None:
+        raise UsageError("this plan was made without a source or a target: it can be read, not run")
+    problem = job.decision.problem
+    check_plan(job.plan, problem)
+    foresee(job.format, job.target, job.schema)
+    staging = Staging(job.target.path, overwrite=overwrite)
+    places = [("staging folder", staging.folder)]
+    if scratch is not None:
+        places.append(("scratch", kept_folder(staging.target, os.fspath(scratch))))
+    check_apart(job.source.store, job.target, places)
+    if not staging.is_there:
+        staging.check()
+    if job.target.inner:
+        _alone(job.target)
+    meter = None
+    if progress is not None:
+        traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
+        meter = Meter(traffic, prod(problem.shape), progress)
+    return Attempt(
+        job.source,
+        job.target,
+        job.format,
+        job.schema,
+        job.plan,
+        staging,
+        scratch=None if scratch is None else os.fspath(scratch),
+        digest=digest,
+        meter=meter,
+        cancelled=cancelled,
+        budget_bytes=problem.memory_bytes,
+        scratch_bytes=job.cost.scratch_bytes,
     )
 
 

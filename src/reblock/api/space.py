@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 
 from reblock.errors import SpaceError, StorageError
-from reblock.model import Layout, Store
+from reblock.model import Foreseeable, Format, Layout, Schema, Store
 from reblock.storage.files import disk_errors
+from reblock.storage.location import Location
 from reblock.units import format_count, format_size
 
 
@@ -25,14 +26,22 @@ class Need:
     """Whether it will really be as many bytes: encoded arrays are smaller."""
 
 
-def need_of(store: Store, folder: str, *, done: int = 0) -> Need:
-    """What a new array needs, less the logical bytes that are there already."""
-    layout = store.layout
+def need_of(layout: Layout, foreseen: Store | None, folder: str, *, begun: str, done: int = 0) -> Need:
+    """What a new array in a folder needs, less the logical bytes that are done already and lie below `begun`.
+
+    `foreseen` tells where its objects will be; None = in one file.
+    """
     raw = not (layout.encoded or layout.indexed)
     if done and layout.shards is not None:
         # Whole files have their room from their first chunk on.
-        done = max(done, _allocated_bytes(folder))
-    return Need(folder, max(_stored_bytes(layout) - done, 0), 0 if done else _files(store), raw)
+        done = max(done, _allocated_bytes(begun))
+    files = 0 if done else 2 if foreseen is None else _files(foreseen)
+    return Need(folder, max(_stored_bytes(layout) - done, 0), files, raw)
+
+
+def foresee(format: Format, target: Location, schema: Schema) -> Store | None:
+    """The array as it will be, for the places of its objects; None = one file, as far as anybody can tell."""
+    return format.foresee(target.path, target.inner, schema) if isinstance(format, Foreseeable) else None
 
 
 def check_space(needs: list[Need]) -> list[str]:

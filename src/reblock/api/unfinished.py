@@ -70,7 +70,7 @@ def status(target: Where) -> Unfinished | None:
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
     problem, complete = journal.header["problem"], journal.complete()
     published = complete is not None and staging.published(complete["inode"])
-    finished, last = _finished(journal)
+    finished, last = finished_part(journal)
     return Unfinished(
         target=problem["target"]["array"],
         source=problem["source"]["array"],
@@ -113,7 +113,7 @@ def _staging(target: Where) -> Staging:
     return Staging(registry.locate(target).path)
 
 
-def _finished(journal: Journal) -> tuple[int, int]:
+def finished_part(journal: Journal) -> tuple[int, int]:
     """Write boxes that are done, and logical bytes of the last pass."""
     counts = journal.header["boxes"]
     found: list[list[Any]] = [[] for _ in counts]

@@ -232,6 +232,17 @@ class Replaceable(Protocol):
 
 
 @runtime_checkable
+class Foreseeable(Protocol):
+    """A format that can tell what `create` would make, before it makes anything."""
+
+    def foresee(self, path: str, inner: str, schema: Schema) -> Store | None:
+        """The store that `create` would make, for its places; None where that is one file. Nothing is touched.
+
+        UsageError where it would make none, such as for an `inner` that the format has no place for.
+        """
+
+
+@runtime_checkable
 class Format(Protocol):
     """Opens and creates arrays of one kind."""
 

@@ -199,11 +199,16 @@ class BlocksFormat:
     def layout(self, schema: Schema) -> Layout:
         return _layout(schema)
 
-    def create(self, path: str, inner: str, schema: Schema) -> Store:
+    def foresee(self, path: str, inner: str, schema: Schema) -> Store:
+        """A file for each block."""
         _refuse_inner(path, inner)
+        return BlocksStore(path, self._manifest(schema))
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        store = self.foresee(path, inner, schema)
         with disk_errors("create", path):
             os.mkdir(path)
-        return BlocksStore(path, self._manifest(schema))
+        return store
 
     def reopen(self, path: str, inner: str, schema: Schema) -> Store:
         _refuse_inner(path, inner)

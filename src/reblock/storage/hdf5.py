@@ -69,6 +69,10 @@ class Hdf5Format:
         """Chunks as objects, the last ones padded."""
         return layout_of(schema)
 
+    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+        """One file."""
+        parts_of(inner)
+
     def create(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
         """Make a new file with one dataset; without filters all its bytes are allocated at once, unwritten."""
         name = "/".join(parts_of(inner)) or _NAME

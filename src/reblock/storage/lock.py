@@ -49,8 +49,21 @@ class Lock:
         with disk_errors("lock", self.path):
             while not self._try():
                 if time.monotonic() > deadline:
-                    raise LockedError(f"{what} is being written by another run ({_holder(self.path)}): wait for it")
+                    raise _locked(what, _holder(self.path))
                 time.sleep(_PAUSE_SECONDS)
+
+    def look(self, what: str) -> None:
+        """Raise what `take` would raise now, and touch nothing."""
+        where, name = os.path.split(self.path)
+        folder = PrivateFolder.find(where)
+        if folder is not None:
+            try:
+                _check_made(folder, name)
+            finally:
+                folder.close()
+        with disk_errors("lock", self.path):
+            if holder := who_holds(self.path):
+                raise _locked(what, holder)
 
     def release(self) -> None:
         """Let others have it."""
@@ -79,11 +92,7 @@ class Lock:
 
     def _lock(self, folder: PrivateFolder, name: str) -> int:
         """The lock's descriptor, or -1 where somebody has it."""
-        if folder.look(name) is None and (strange := folder.names()):
-            raise UsageError(
-                f"{folder.path} is not a folder that reblock has made: it has no lock, but {', '.join(strange[:3])}"
-                f"{', …' if len(strange) > 3 else ''}; move it away, or choose another target"
-            )
+        _check_made(folder, name)
         try:
             descriptor = folder.open_file(name, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:  # the folder was removed just now
@@ -100,6 +109,19 @@ class Lock:
                 return -1
             raise
         return descriptor
+
+
+def _locked(what: str, holder: str) -> LockedError:
+    return LockedError(f"{what} is being written by another run ({holder}): wait for it")
+
+
+def _check_made(folder: PrivateFolder, name: str) -> None:
+    """UsageError where a folder has no lock of this name, but something else."""
+    if folder.look(name) is None and (strange := folder.names()):
+        raise UsageError(
+            f"{folder.path} is not a folder that reblock has made: it has no lock, but {', '.join(strange[:3])}"
+            f"{', …' if len(strange) > 3 else ''}; move it away, or choose another target"
+        )
 
 
 def who_holds(path: str) -> str | None:

@@ -141,6 +141,10 @@ class NpyFormat:
     def layout(self, schema: Schema) -> Layout:
         return _layout(schema)
 
+    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+        """One file."""
+        _refuse_inner(path, inner)
+
     def create(self, path: str, inner: str, schema: Schema) -> Store:
         _refuse_inner(path, inner)
         header = _header(schema)

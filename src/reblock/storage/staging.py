@@ -88,12 +88,7 @@ class Staging:
             if not self.overwrite:
                 raise TargetExistsError(f"{self.target} exists: choose another name, or give --overwrite to replace it")
             check_replaceable(self.target)
-        if not os.path.isdir(parent):
-            missing = FileNotFoundError(2, "No such file or directory")
-            raise DiskError.wrap(missing, doing="the target's folder does not exist:", path=parent)
-        if not os.access(parent, os.W_OK | os.X_OK):
-            refused = PermissionError(13, "Permission denied")
-            raise DiskError.wrap(refused, doing="the target's folder is not writable:", path=parent)
+        check_folder(parent, "the target's folder")
 
     def check_replaced(self) -> None:
         """What is to be replaced is still an array and nothing else."""
@@ -108,6 +103,10 @@ class Staging:
     def is_there(self) -> bool:
         """Whether a run has left anything, or is at work."""
         return os.path.lexists(self.folder) or os.path.lexists(self.done)
+
+    def look(self) -> None:
+        """Raise what entering would raise now, and touch nothing."""
+        self._held.look(self.target)
 
     def __enter__(self) -> Self:
         self._held.take(self.target)
@@ -255,6 +254,16 @@ class Staging:
         if self.find_done() is not None:
             with disk_errors("removing", self.done), suppress(FileNotFoundError):
                 os.unlink(self.done)
+
+
+def check_folder(path: str, what: str) -> None:
+    """Whether something may be made in a folder; touches nothing."""
+    if not os.path.isdir(path):
+        missing = FileNotFoundError(2, "No such file or directory")
+        raise DiskError.wrap(missing, doing=f"{what} does not exist:", path=path)
+    if not os.access(path, os.W_OK | os.X_OK):
+        refused = PermissionError(13, "Permission denied")
+        raise DiskError.wrap(refused, doing=f"{what} is not writable:", path=path)
 
 
 def _is_array(name: str) -> bool:

@@ -289,7 +289,7 @@ class ZarrFormat:
         return zarr_shards.by_chunk(describe(schema, self.version)).layout
 
     def create(self, path: str, inner: str, schema: Schema) -> Store:
-        store = self._new(path, inner, schema)
+        store = self.foresee(path, inner, schema)
         with disk_errors("create", path):
             try:
                 os.mkdir(path)
@@ -299,12 +299,13 @@ class ZarrFormat:
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema) -> Store:
-        store = self._new(path, inner, schema)
+        store = self.foresee(path, inner, schema)
         with disk_errors("open", store.folder):
             os.scandir(store.folder).close()
         return store
 
-    def _new(self, path: str, inner: str, schema: Schema) -> ZarrStore:
+    def foresee(self, path: str, inner: str, schema: Schema) -> ZarrStore:
+        """A file for each chunk or shard."""
         parts = _parts(path, inner)
         return ZarrStore(path, "/".join(parts), zarr_shards.by_chunk(describe(schema, self.version)), made_of=schema)
 

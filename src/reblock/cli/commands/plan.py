@@ -8,6 +8,7 @@ import click
 
 from reblock.cli import options
 from reblock.cli.output import emit
+from reblock.errors import ReblockError
 
 
 @click.command(
@@ -33,19 +34,38 @@ from reblock.cli.output import emit
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks.")
 @click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none, any byte run can be read]")
 # A plan writes nothing; but what `run` takes, `plan` takes too.
-@click.option("--scratch", hidden=True, expose_value=False)
-@click.option("--overwrite", is_flag=True, hidden=True, expose_value=False)
-@click.option("--no-digest", is_flag=True, hidden=True, expose_value=False)
+@click.option("--scratch", hidden=True)
+@click.option("--overwrite", is_flag=True, hidden=True)
+@click.option("--no-digest", is_flag=True, hidden=True)
+@click.option("--quiet", is_flag=True, hidden=True, expose_value=False)
 @click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
 @options.as_json
-def command(source: str | None, target: str | None, everything: bool, as_json: bool, **wanted: Any) -> None:
+def command(
+    source: str | None,
+    target: str | None,
+    scratch: str | None,
+    overwrite: bool,
+    no_digest: bool,
+    everything: bool,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
     """Show the plan that `run` would carry out: its cost, the alternatives and why not.
 
-    SRC is an array, or is described by --shape, --dtype and --source-chunks. Nothing is written.
+    SRC is an array, or is described by --shape, --dtype and --source-chunks. Nothing is written. What would keep
+    `run` from writing DST is said in the notes.
     """
     if source is None and wanted["shape"] is None:
         raise click.UsageError("Missing argument 'SRC', or --shape with --dtype and --source-chunks")
     from reblock import api
 
     job = api.plan(source, target, **options.given(wanted))
-    emit(job.to_json() if as_json else job.explain(everything=everything))
+    notes: list[str] = []
+    if target is not None:
+        try:
+            notes = api.check(job, overwrite=overwrite, scratch=scratch, digest=not no_digest)
+        except ReblockError as error:
+            notes = [f"run would refuse: {error}"]
+    document = job.to_json()
+    document["notes"] += notes
+    emit(document if as_json else job.explain(everything=everything, notes=notes))

@@ -11,6 +11,8 @@ from reblock.cli.interrupt import stoppable
 from reblock.cli.output import emit
 from reblock.cli.progress import moved_bytes, progress
 
+_NOTHING = "a dry run: nothing was written"
+
 
 @click.command(
     short_help="Rewrite an array: other chunks, format, axes, region, codec or dtype.",
@@ -33,6 +35,9 @@ from reblock.cli.progress import moved_bytes, progress
 @click.option(
     "--no-digest", is_flag=True, help="Take no digest of the elements; a resumed run then trusts its journal."
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Check all that a run checks before it writes, show the plan, and write nothing."
+)
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.as_json
 def command(
@@ -41,6 +46,7 @@ def command(
     scratch: str | None,
     overwrite: bool,
     no_digest: bool,
+    dry_run: bool,
     quiet: bool,
     as_json: bool,
     **wanted: Any,
@@ -54,6 +60,13 @@ def command(
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
+    if dry_run:
+        notes = api.check(job, overwrite=overwrite, scratch=scratch, digest=not no_digest)
+        document = job.to_json()
+        document["notes"] += [*notes, _NOTHING]
+        if as_json or not quiet:
+            emit(document if as_json else job.explain(notes=[*notes, _NOTHING]))
+        return
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(
