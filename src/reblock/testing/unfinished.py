@@ -19,7 +19,7 @@ from reblock.errors import StorageError, UsageError
 from reblock.geometry import Box
 from reblock.model.codec import Codec
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Format, Replaceable
+from reblock.model.store import Foreseeable, Format, Replaceable
 from reblock.testing.arrays import Array, in_byte_order, noise, same_bits
 from reblock.testing.compare import same_value
 from reblock.testing.reference_io import read_array, write_array
@@ -135,6 +135,20 @@ class UnfinishedContract(FormatTools):
         if os.path.isdir(path):
             Path(path, "thesis.txt").write_text("precious")
             assert any("thesis.txt" in one for one in kind.strangers(path))
+
+    def test_what_will_be_made_is_foreseen(self, tmp_path: Path) -> None:
+        """A format that can tell beforehand where objects go names the places that `create` uses, and makes nothing."""
+        kind = self.make_format()
+        if not isinstance(kind, Foreseeable):
+            pytest.skip(f"{kind.name} cannot tell")
+        schema, path = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), str(tmp_path / "made")
+        foreseen = kind.foresee(path, self.inner, schema)
+        assert list(tmp_path.iterdir()) == []
+        made = kind.create(path, self.inner, schema)
+        if foreseen is not None:
+            indices = list(made.layout.objects.indices())
+            assert [foreseen.place(index) for index in indices] == [made.place(index) for index in indices]
+        made.abort()
 
     def test_files_that_describe_an_array(self, tmp_path: Path) -> None:
         path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
