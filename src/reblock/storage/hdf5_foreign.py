@@ -136,6 +136,10 @@ class Foreign:
         """Read a box, or every n-th element of it, into a contiguous array; False where a named chunk is not stored."""
         return self._open().read(box, out, self._where, chunk_bytes=chunk_bytes, chunk=chunk, steps=steps)
 
+    def stored(self, chunk: Index, run: range, chunk_bytes: int) -> tuple[int, bytes]:
+        """How many bytes are stored of a chunk, and some of them."""
+        return self._open().stored(chunk, run, self._where, chunk_bytes=chunk_bytes)
+
     def close(self) -> None:
         """Let the process go; it is asked for again when it is needed."""
         if self._reader is not None:

@@ -123,6 +123,13 @@ class Reader:
             out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
             return bool(stored)
 
+    def stored(self, chunk: Index, run: range, where: str, *, chunk_bytes: int) -> tuple[int, bytes]:
+        """How many bytes are stored of a chunk, and some of them."""
+        words = {"chunk": chunk, "run": [run.start, run.stop], "cost": 2 * chunk_bytes, "room": 4 * chunk_bytes}
+        with self._exchange("its chunks"):
+            size = int(self._ask("stored", shown=where, **words))
+            return size, bytes(self._raw)
+
     def close(self) -> None:
         """Let the process go, and see it gone: it has the file locked against writers."""
         if self._owner == os.getpid():  # a fork of this process must not hang up for it

@@ -103,6 +103,7 @@ class _Session:
             "sweep": self._sweep,
             "ask": self._ask,
             "read": self._read,
+            "stored": self._stored,
         }
         pace = _BYTES_PER_SECOND / (_SLOWER if self._plugins else 1)
         seconds = min(BASE_SECONDS + request["cost"] / pace, _MOST_SECONDS * (_SLOWER if self._plugins else 1))
@@ -174,6 +175,13 @@ class _Session:
             self._dataset.read_direct(out, source_sel=box)
             stored = request["chunk"] is None or is_stored(self._dataset, tuple(request["chunk"]))
         wire.send(self._stream, {"answer": stored}, out.reshape(-1).view(np.uint8).data)
+
+    def _stored(self, request: dict[str, Any]) -> None:
+        with failures("read", request["shown"], CorruptError):
+            first = tuple(i * c for i, c in zip(request["chunk"], self._dataset.chunks, strict=True))
+            data = self._dataset.id.read_direct_chunk(first)[1]
+        start, stop = request["run"]
+        wire.send(self._stream, {"answer": len(data)}, data[start:stop])
 
 
 def _limit_memory(more: int) -> None:

@@ -181,8 +181,7 @@ class Hdf5Store:
             if self._foreign is not None and self.stored.direct and not self.stored.file:
                 if self.stored.chunked:
                     self._find((0,) * self.layout.ndim)
-                read = self._foreign.read
-                wrong = find_disagreement(self, self._index, lambda box, out: read(box, out, self._object_bytes))
+                wrong = find_disagreement(self, self._index, self._foreign)
                 self._foreign.close()
                 if wrong:
                     wrong = f"the places of chunks that it reports are not believed, since {wrong}"
