@@ -9,8 +9,8 @@ others, in range and on the grid, so only the elements can tell. Those of a few 
     . . . L      and the longest, the shortest, and one that is said to be missing
 
 A run of elements of each is enough. Of long chunks the stored bytes are compared, since decoding takes time, and could
-take more memory than there is. Chunks that hold the same elements cannot tell a mistake, so more are compared where all of
-them do.
+take more memory than there is. Chunks that hold the same elements cannot tell a mistake, so more are compared where all
+of them do.
 """
 
 from __future__ import annotations
