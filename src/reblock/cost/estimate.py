@@ -151,13 +151,19 @@ def pass_seconds(
     reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second)
     writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second)
     writing = writing + target.objects.count * to_device.create_seconds / to_device.depth
-    moved = reading + writing if from_device == to_device else np.maximum(reading, writing)
-    working = np.maximum(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
+    moved = reading + writing if from_device == to_device else _larger(reading, writing)
+    working = _larger(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
     working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
     working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
     if slabs:
         working = working + writes.bytes / to_device.fresh_bytes_per_second
-    return np.maximum(moved, working)
+    return _larger(moved, working)
+
+
+def _larger(one: Any, two: Any) -> Any:
+    """The larger of two numbers of any size, or of two arrays place by place."""
+    arrays = isinstance(one, np.ndarray) or isinstance(two, np.ndarray)
+    return np.maximum(one, two) if arrays else max(one, two)
 
 
 def ideal_seconds(problem: Problem) -> float:
@@ -210,7 +216,7 @@ def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:
 
 def touching_seconds(held: Any, cached: Any, device: Device) -> Any:
     """Time to touch memory for the first time: what a pass holds, and what it moves through the page cache."""
-    return (np.maximum(held - LITTLE_BYTES, 0) + cached) / device.fresh_bytes_per_second
+    return (_larger(held - LITTLE_BYTES, 0) + cached) / device.fresh_bytes_per_second
 
 
 def moving_seconds(side: Counts, device: Device, rate: float) -> Any:

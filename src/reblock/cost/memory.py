@@ -31,7 +31,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from reblock.cost.flight import flight_bytes, units_in_flight
+from reblock.cost.flight import SMALL_PIECE_BYTES, flight_bytes, units_in_flight
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
@@ -115,8 +115,16 @@ def _all_bytes(target: Layout) -> int:
 
 def _box_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
     """Most bytes of write boxes at any step, whole or in slabs, without what is kept of them."""
-    size = buffer_elements(sweep, target, slabs) * target.itemsize
+    size = max(buffer_elements(sweep, target, slabs) * target.itemsize, least_box_bytes(target))
     return with_room(with_pages(size) if slabs else size, target)
+
+
+def least_box_bytes(target: Layout) -> int:
+    """What counts for write boxes at the least: a page, or an object where that is less.
+
+    Smaller boxes save no memory worth having, and cost a seek for every few elements.
+    """
+    return min(SMALL_PIECE_BYTES, prod(target.objects.largest) * target.itemsize)
 
 
 def with_room(size: int, target: Layout) -> int:

@@ -30,6 +30,9 @@ from reblock.errors import Refused, UsageError
 
 Ints = npt.NDArray[np.int64]
 
+#: The longest axis, and the longest chunk: what sticks out of it is counted in 64 bits too.
+MAX_LENGTH = 2**62
+
 #: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
 MANY_CUTS = 1 << 21
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.errors import UsageError
-from reblock.geometry.axis import Axis
+from reblock.geometry.axis import MAX_LENGTH, Axis
 from reblock.geometry.box import Box
 
 #: One axis of a chunk specification: one length, or every length.
@@ -153,6 +153,9 @@ class Grid:
 
 
 def _axis(length: int, cut: Cut, *, padded: bool) -> Axis:
+    longest = max(length, cut if isinstance(cut, int) else 0)
+    if longest > MAX_LENGTH:
+        raise UsageError(f"an axis or chunk of {longest} elements is too long: the limit is 2**62 = {MAX_LENGTH}")
     if isinstance(cut, int):
         if cut < 1:
             raise UsageError(f"a chunk length must be at least 1, not {cut}")

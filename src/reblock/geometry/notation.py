@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from reblock.errors import UsageError
+from reblock.geometry.axis import MAX_LENGTH
 from reblock.geometry.box import Box
 from reblock.geometry.grid import Cut
 
@@ -14,7 +15,7 @@ AUTO = "auto"
 #: Chunks as a caller may give them.
 Chunks = str | int | Sequence[int | str | Sequence[int]]
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def parse_shape(text: str | Sequence[int]) -> tuple[int, ...]:
@@ -137,8 +138,8 @@ def _integer(value: object, what: str, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise UsageError(f"{what} is made of integers, not {value!r}")
     number = int(value.__index__())
-    if not least <= number < 2**63:
-        raise UsageError(f"{what} cannot have the length {number}: the least is {least}")
+    if not least <= number <= MAX_LENGTH:
+        raise UsageError(f"{what} cannot have the length {number}: it is from {least} to 2**62 = {MAX_LENGTH}")
     return number
 
 

@@ -23,6 +23,8 @@ from reblock.geometry.axis import Axis, Ints
 
 #: Blocks up to which it is quickest to look at each of them.
 QUICK_CUTS = 1 << 12
+#: The largest integer that numpy adds up.
+LARGEST_INT = 2**63 - 1
 #: Blocks up to which looking at each of them at once beats going through stretches one by one.
 LISTED_CUTS = 1 << 17
 
@@ -123,17 +125,24 @@ def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None) -> Ove
     first, last = objects.indices(starts), objects.indices(ends - 1)
     if units is None:
         begins, stops = starts, ends
-        touched = int((ends - starts).sum())
+        touched = _sum(ends - starts)
     else:
         unit_first, unit_last = units.indices(starts), units.indices(ends - 1)
         begins, stops = _stored_bounds(units, unit_first, unit_last)
-        touched = int((unit_last - unit_first + 1).sum())
+        touched = _sum(unit_last - unit_first + 1)
     object_begins, object_stops = _stored_bounds(objects, first, last)
     low = first + (object_begins < begins)
     high = last - (object_stops > stops)
-    whole = int(np.maximum(high - low + 1, 0).sum())
-    pairs = int((last - first + 1).sum())
-    return Overlap(whole, pairs - whole, touched, int((stops - begins).sum()))
+    whole = _sum(np.maximum(high - low + 1, 0))
+    pairs = _sum(last - first + 1)
+    return Overlap(whole, pairs - whole, touched, _sum(stops - begins))
+
+
+def _sum(numbers: Ints) -> int:
+    """The sum, also where it is larger than the integers of numpy: long objects that many blocks meet."""
+    if int(numbers.max()) <= LARGEST_INT // numbers.size:
+        return int(numbers.sum())
+    return sum(numbers.tolist())
 
 
 def _stored_bounds(axis: Axis, first: Ints, last: Ints) -> tuple[Ints, Ints]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from math import inf, prod
+from functools import cached_property
+from math import inf
 from typing import Any
 
 from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, one_pass_seconds, steady_seconds, total
-from reblock.cost.flight import decoding_bytes, flight_bytes
-from reblock.cost.memory import with_room
+from reblock.cost.flight import flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
 from reblock.planner.search import search
+from reblock.planner.thrift import least_memory
 from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
-from reblock.strategies.family import fit, needed_bytes
+from reblock.strategies.family import fit
 from reblock.units import format_size
 
 #: Asks everybody and takes the best.
@@ -29,8 +29,6 @@ SEARCH = "search"
 _WORTH = 0.98
 #: Times that differ by less are the same, added up in another order.
 _AS_GOOD = 1 - 1e-9
-#: A budget that no problem reaches.
-UNLIMITED = 2**62
 
 #: How plans are ranked: the objective first, ties broken by the rest.
 OBJECTIVES: dict[str, Callable[[Cost], tuple[float, ...]]] = {
@@ -133,16 +131,14 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     if strategy not in (AUTO, SEARCH, *known):
         raise UsageError(f"unknown strategy {strategy!r}: use {AUTO} or one of {', '.join(sorted([*known, SEARCH]))}")
     names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
+    if strategy == AUTO and least_memory(problem) > problem.memory_bytes:
+        raise _infeasible(problem)
     heard, unasked = _ask(names, problem, objective)
-    stuck = objective != "memory" and not any(a.plan for a in heard)
-    # To look for the least is worth the time where it is said in the end, not for a single strategy.
-    if stuck and (strategy != AUTO or least_memory(problem) <= problem.memory_bytes):
-        heard = [_thrifty(name, problem) for name in names]
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
         heard = _steady(heard, problem)
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
-        raise _infeasible(problem, strategy, heard)
+        raise Refused(f"strategy {strategy}: {heard[0].rejected}", needs_memory_bytes=heard[0].needs_memory_bytes)
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
@@ -215,15 +211,6 @@ def _hear(name: str, problem: Problem, objective: str) -> Alternative:
         return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
 
 
-def _thrifty(name: str, problem: Problem) -> Alternative:
-    """The plan of a strategy that takes the least memory: of very many candidates only the best by time are tried."""
-    thrifty = _hear(name, problem, "memory")
-    if thrifty.plan is None:
-        return thrifty
-    plan = fit(thrifty.plan, problem)
-    return Alternative(name, plan, total(estimate_passes(plan, problem), plan, problem), None)
-
-
 def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
     """The same, where memory holds two steps: one is read while the other is written.
 
@@ -274,45 +261,7 @@ def _worse(other: Alternative, best: Alternative, objective: str) -> str:
     return f"{mine[0] / theirs[0]:.3g} × the {names[objective]} of {best.strategy}" if theirs[0] else "worse"
 
 
-@lru_cache(maxsize=4)
-def least_memory(problem: Problem) -> int:
-    """The smallest budget under which there is a plan: with a byte less there is none.
-
-    The thriftiest plan of the search is nearly always it. Where some strategy can do with less, the border is sought
-    between that and what no plan can do without.
-    """
-    high = choose(replace(problem, memory_bytes=UNLIMITED), objective="memory").cost.peak_bytes
-    low = max(problem.memory_bytes, _floor(problem) - 1)
-    names, middle = list(strategies()), high - 1
-    while low < middle:
-        tried = replace(problem, memory_bytes=middle)
-        heard = ((place, _hear(name, tried, "memory").plan) for place, name in enumerate(names))
-        place, plan = next(((place, plan) for place, plan in heard if plan is not None), (0, None))
-        if plan is None:
-            low = middle
-        else:
-            # Who needs more than this one has is not asked again for less.
-            names, needs = names[place:], needed_bytes(plan, tried)
-            # A strategy that makes use of what there is may find nothing where there is just what it needed.
-            high = needs if _hear(names[0], replace(problem, memory_bytes=needs), "memory").plan else middle
-        middle = (low + high) // 2
-    return high
-
-
-def _floor(problem: Problem) -> int:
-    """What no plan can do without: a source unit to decode; a target object that is written whole, and its copy."""
-    source, target = problem.source, problem.target
-    if problem.held:
-        return 0 if target.partial_writes else prod(target.objects.largest) * target.itemsize
-    writing = 0 if target.partial_writes else with_room(target.object_bytes, target) + target.encoding_bytes
-    return max(writing, decoding_bytes(source) if source.encoded else 0)
-
-
-def _infeasible(problem: Problem, strategy: str, heard: list[Alternative]) -> InfeasibleError | Refused:
-    if strategy != AUTO:
-        return Refused(f"strategy {strategy}: {heard[0].rejected}", needs_memory_bytes=heard[0].needs_memory_bytes)
-    if problem.memory_bytes >= UNLIMITED:
-        return Refused("no plan exists for this problem, whatever the memory")
+def _infeasible(problem: Problem) -> InfeasibleError:
     least = least_memory(problem)
     budget = f"{format_size(problem.memory_bytes)} ({problem.memory_bytes} bytes)"
     return InfeasibleError(

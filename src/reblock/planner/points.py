@@ -164,7 +164,8 @@ def _point(sides: Sides, rules: Rules, read: Axis, write: Axis, tasks: Axis) -> 
 
 def thin(points: list[Point], limit: int) -> list[Point]:
     """Points that no other beats in every mark; of those as many as there is room for, evenly by memory."""
-    marks = np.array([point.marks() for point in points])
+    # Counts may be larger than integers of numpy; to the last digit they are compared where that matters.
+    marks = np.array([point.marks() for point in points], np.float64)
     order = np.lexsort(marks.T[::-1])
     front: list[int] = []
     for index in order.tolist():

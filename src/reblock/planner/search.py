@@ -19,7 +19,7 @@ thinned; the answer is then marked `bounded`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import permutations
 from math import factorial, prod
@@ -35,6 +35,7 @@ from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Pass, Plan, Problem
 from reblock.planner.points import Point, points_of, thin
+from reblock.planner.thrift import least_memory, thrifty_plans
 from reblock.strategies.family import fit
 from reblock.units import format_size
 
@@ -76,6 +77,15 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
 
     Without `slabs` it looks only for passes that take write boxes whole.
     """
+    least = least_memory(problem)
+    if least > problem.memory_bytes:
+        raise Refused(
+            f"needs at least {format_size(least)} ({least} bytes), the budget is {format_size(problem.memory_bytes)}",
+            needs_memory_bytes=least,
+        )
+    if frugal:
+        # No plan takes less, and of those that take no more the others are ranked.
+        problem = replace(problem, memory_bytes=least)
     plans: list[tuple[Found, bool]] = []
     for scope in _scopes(problem, frugal=frugal, slabs=slabs):
         if scope.slabs and plans and min(found.rank[0] for found, _ in plans) <= _near(problem, key):
@@ -87,8 +97,10 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
             cost = estimate(found.plan, problem)
             if cost.seeks <= problem.lower_bound_seeks and cost.read_amplification <= 1:
                 break
-    if not plans:
-        raise Refused(f"no single pass of the family fits {format_size(problem.memory_bytes)}")
+    if not plans or frugal:
+        # Of very many candidates only the best by estimate are tried, and none of them may fit.
+        thrifty = (fit(plan, problem, frugal=frugal) for plan in thrifty_plans(problem))
+        plans += [(Found(key(estimate(plan, problem)), plan), False) for plan in thrifty]
     best, exact = min(plans, key=lambda one: one[0].rank)
     return best.plan, exact
 

@@ -108,8 +108,13 @@ def pieces(axis: Axis, limit: int) -> Iterable[Axis]:
 
 def divisors(number: int, limit: int) -> list[int]:
     """Divisors of a number up to a limit."""
+    return [d for d in _divisors(number) if d <= limit]
+
+
+@lru_cache(maxsize=256)
+def _divisors(number: int) -> list[int]:
     small = [n for n in range(1, min(isqrt(number), LARGEST_DIVISOR) + 1) if number % n == 0]
-    return sorted({d for n in small for d in (n, number // n) if d <= limit})
+    return sorted({d for n in small for d in (n, number // n)})
 
 
 def tame(read: Axis, stored: Axis, most: int = QUICK_CUTS) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 from math import lcm, prod
 
 from reblock.cost.flight import flight_bytes
-from reblock.cost.memory import with_records, with_room
+from reblock.cost.memory import least_box_bytes, with_records, with_room
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
@@ -70,6 +70,7 @@ def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
     needed = prod(lengths) * problem.target.itemsize
     if problem.held:
         return needed
+    needed = max(needed, least_box_bytes(problem.target))
     grid = Grid(tuple(read))
     passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in Access]
     needed = with_records(with_room(needed, problem.target), problem.target.objects.count, problem.target)

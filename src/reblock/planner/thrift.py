@@ -1,0 +1,137 @@
+"""Thrift: the least memory that a problem takes, and the plans that take no more.
+
+Nothing is sought: what the thriftiest plan of the family looks like is known. ::
+
+    target in parts     R = T = boxes of a page, W = R ∪ O          a source unit + a page
+    target whole        T = O, R = O, or pages of a raw source      a source unit + a target object
+    in two passes       pages to scratch, then the same from there  the larger of the two
+
+A pass cannot do without one source unit (a page of a raw one) and what it encodes, nor without one write box: an object
+where objects are written whole, else a page. The plans here have that and nothing else, so there is none for a smaller
+budget. Where the source must be decoded and the target be written whole, two passes through raw scratch need not hold
+both at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from reblock.cost.flight import SMALL_PIECE_BYTES
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Layout, Pass, Plan, Problem
+from reblock.planner.check import check
+from reblock.strategies.candidates import divisors
+from reblock.strategies.family import fit, needed_bytes, sweep
+
+#: Objects that an intermediate array may have for no other reason than to save a page.
+FEW_OBJECTS = 4096
+
+#: A budget that no plan reaches.
+NO_LIMIT = 1 << 200
+
+
+def least_memory(problem: Problem) -> int:
+    """The smallest budget under which there is a plan: with a byte less there is none."""
+    return _least(replace(problem, memory_bytes=NO_LIMIT))
+
+
+@lru_cache(maxsize=16)
+def _least(problem: Problem) -> int:
+    return min((needed_bytes(plan, problem, frugal=True) for plan in _plans(problem, 0)), default=NO_LIMIT)
+
+
+def thrifty_plans(problem: Problem) -> list[Plan]:
+    """Plans that do with little, fitted into the budget; none where it is too small for any plan."""
+    found = []
+    for plan in _plans(problem, problem.memory_bytes):
+        with suppress(Refused):
+            fitted = fit(plan, problem)
+            check(fitted, problem)
+            found.append(fitted)
+    return found
+
+
+def _plans(problem: Problem, memory_bytes: int) -> Iterator[Plan]:
+    """Plans of the least memory, with boxes as large as a budget allows."""
+    source, target = problem.source, problem.target
+    for order in dict.fromkeys((source.order, target.order)):
+        with suppress(Refused):
+            yield Plan("search", problem.shape, (_leg(problem, source, target, order, memory_bytes),))
+    if problem.held or target.partial_writes or source.partial_reads:
+        return
+    for grid, tasks in _scratches(problem):
+        layout = Layout.raw(source.dtype, grid)
+        with suppress(Refused):
+            passes = (
+                _leg(problem, source, layout, layout.order, memory_bytes),
+                _leg(problem, layout, target, layout.order, memory_bytes),
+            )
+            if tasks is not None:
+                passes = (replace(passes[0], tasks=tasks), replace(passes[1], tasks=tasks))
+            yield Plan("search", problem.shape, passes, (layout,), interleaved=tasks is not None)
+
+
+def _leg(problem: Problem, source: Layout, target: Layout, order: tuple[int, ...], memory_bytes: int) -> Pass:
+    """A pass between two layouts in pages, or in larger boxes where a budget has room for them."""
+    leg = replace(problem, source=source, target=target, memory_bytes=NO_LIMIT)
+    made = _pass(leg, order, SMALL_PIECE_BYTES)
+    more = memory_bytes - _needs(leg, made)
+    for size in (more, more // 2):
+        # What is read at a time grows with the boxes, so all of the room may be too much.
+        if size > 0 and _needs(leg, larger := _pass(leg, order, SMALL_PIECE_BYTES + size)) <= memory_bytes:
+            return larger
+    return made
+
+
+def _needs(leg: Problem, made: Pass) -> int:
+    return needed_bytes(Plan("", leg.shape, (made,)), leg, frugal=True)
+
+
+def _pass(leg: Problem, order: tuple[int, ...], size: int) -> Pass:
+    """A pass of boxes of at most so many bytes, that are long along the last axes of an order."""
+    source, target = leg.source, leg.target
+    objects = target.objects.clipped()
+    elements = max(size // target.itemsize, 1) if size > SMALL_PIECE_BYTES or not leg.held else 1
+    if target.partial_writes:
+        boxes = _cut(objects, order, elements, target.objects.largest)
+        return sweep(source, target, leg.device, read=boxes, write=boxes, tasks=boxes)
+    raw = source.partial_reads and not leg.held
+    boxes = _cut(objects, order, elements, source.objects.largest) if raw else objects
+    return sweep(source, target, leg.device, read=boxes, write=objects, tasks=objects)
+
+
+def _cut(blocks: Grid, order: tuple[int, ...], elements: int, within: tuple[int, ...]) -> Grid:
+    """Blocks cut, along the outer axes first, into boxes of which no more elements lie in a block of `within`."""
+    sizes = list(blocks.largest)
+    for axis in order:
+        seen = list(map(min, sizes, within))
+        if prod(seen) <= elements:
+            break
+        sizes[axis] = max(elements // max(prod(seen) // max(seen[axis], 1), 1), 1)
+    axes = zip(blocks.axes, sizes, strict=True)
+    return Grid(tuple(block if size >= block.largest else _parts(block, size) for block, size in axes))
+
+
+def _parts(block: Axis, size: int) -> Axis:
+    """Blocks cut into parts of a size at the most: of one that divides them, so that all are cut alike."""
+    if block.step is not None:
+        size = max(divisors(block.step, size), default=1)
+    return Axis.regular(block.length, size).refine(block)
+
+
+def _scratches(problem: Problem) -> Iterator[tuple[Grid, Grid | None]]:
+    """Objects of an intermediate array that has room, and its tasks where it holds one of them at a time."""
+    most, limit = problem.scratch_objects, problem.scratch_bytes
+    whole, objects = Grid.whole(problem.shape), problem.target.objects.clipped()
+    small = Grid.of(problem.shape, (1,) * len(problem.shape)) if prod(problem.shape) <= FEW_OBJECTS else whole
+    if limit is None or limit >= problem.source.nbytes:
+        for grid in dict.fromkeys((whole, objects if objects.count <= FEW_OBJECTS else whole, small)):
+            if most is None or grid.count <= most:
+                yield grid, None
+    elif limit >= prod(objects.largest) * problem.source.itemsize and (most is None or most > 0):
+        yield objects, objects
