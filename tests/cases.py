@@ -12,7 +12,7 @@ import numpy as np
 
 from reblock.cost import PRESETS
 from reblock.cost.estimate import estimate_passes
-from reblock.cost.memory import buffer_bytes
+from reblock.cost.memory import buffer_bytes, least_box_bytes
 from reblock.engine import View, execute_in_order, load
 from reblock.geometry import Box, Grid
 from reblock.model import Plan, Problem, Schema, Store
@@ -63,7 +63,7 @@ def check_pass(plan: Plan, problem: Problem, view: View, target: Store, wanted: 
     assert disk.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
     assert (measured.source, measured.target) == (reads, writes)
     assert measured.held_elements * target.layout.itemsize == predicted.held_bytes
-    assert measured.peak_bytes == buffer_bytes(sweep, target.layout)
+    assert max(measured.peak_bytes, least_box_bytes(target.layout)) == buffer_bytes(sweep, target.layout)
     assert measured.write_boxes == sweep.writes.count
     check_written_once(disk)
     target.commit()

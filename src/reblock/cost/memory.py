@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import lcm, prod
 
 import numpy as np
@@ -56,6 +56,9 @@ SLAB_BYTES, SLAB_PART = 256 << 10, 64
 
 #: What the engine keeps of a write box beside its elements, and how many boxes are too few to count that.
 RECORD_BYTES, FEW_BOXES = 1 << 10, 4096
+
+#: Points up to which Python is quicker than numpy.
+FEW_POINTS = 64
 
 Points = tuple[tuple[int, int], ...]
 
@@ -246,16 +249,47 @@ def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allo
     brought, after = (writes.ceils(begins), writes.ceils(ends)) if allocated else (begins, ends)
     if trail:
         brought, after, written, done = (a + trail * (a == stop) for a in (brought, after, written, done))
-    rows = zip(*(a.tolist() for a in (after - brought, done - written, brought - start, written - start)), strict=True)
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for r, w, before, before_written in rows:
-        groups.setdefault((r, w), []).append((before, before_written))
+    groups = _grouped(after - brought, done - written, brought - start, written - start)
     ahead = [(before + r, done) for (r, _), points in groups.items() for before, done in points]
     return Steps(
         stop - start + trail,
         tuple((r, w, _hull(points)) for (r, w), points in groups.items()),
         _hull(ahead),
     )
+
+
+def _grouped(
+    brought: Ints, completed: Ints, before: Ints, written: Ints
+) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """For each distinct (r, w) the points (R, W) before its read blocks, those left out that cannot matter."""
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    if brought.size <= FEW_POINTS:
+        for r, w, *point in zip(*(a.tolist() for a in (brought, completed, before, written)), strict=True):
+            groups.setdefault((r, w), []).append((point[0], point[1]))
+        return groups
+    order = np.lexsort((written, -before, completed, brought))
+    brought, completed, before, written = (a[order] for a in (brought, completed, before, written))
+    borders = np.flatnonzero((np.diff(brought) != 0) | (np.diff(completed) != 0)) + 1
+    for first, last in pairwise([0, *borders.tolist(), brought.size]):
+        key = int(brought[first]), int(completed[first])
+        groups[key] = _thinned(before[first:last], written[first:last])
+    return groups
+
+
+def _thinned(before: Ints, written: Ints) -> list[tuple[int, int]]:
+    """Points, the longest R first, without most of those inside of their hull: many of them at a time."""
+    lower = np.minimum.accumulate(written)
+    keep = np.append(True, written[1:] < lower[:-1])
+    x, y = before[keep], written[keep]
+    # Products of what is left must not overflow.
+    exact = x.size > FEW_POINTS and int(x[0] - x[-1]) * int(y[0] - y[-1]) < 1 << 62
+    while exact and x.size > FEW_POINTS:
+        ahead, behind = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]), (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
+        keep = np.concatenate([[True], ahead < behind, [True]])
+        if keep.all():
+            break
+        x, y = x[keep], y[keep]
+    return list(zip(x.tolist(), y.tolist(), strict=True))
 
 
 def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
@@ -276,16 +310,16 @@ def _sampled_stretches(reads: Axis, writes: Axis, start: int, stop: int) -> Ints
     """All of them, or the same between the cuts of a write grid that has few, where read blocks are too many."""
     if reads.index(stop - 1) - reads.index(start) <= QUICK_CUTS:
         return reads.cuts(start, stop)
-    period, parts = stretches(reads, writes)
-    cuts = []
-    for first, last in parts:
-        low, high = max(first, start), min(last, stop)
-        repeats = max(high - low, 0) // period
-        if repeats < 3:
-            cuts.append(reads.cuts(low, high))
-        else:
-            cuts += [reads.cuts(low, low + period), reads.cuts(low + (repeats - 2) * period, high)]
-    return np.concatenate(cuts)
+    period, low, high = stretches(reads, writes)
+    period = min(period, reads.length)
+    inside = (high > start) & (low < stop)
+    low, high = np.maximum(low[inside], start), np.minimum(high[inside], stop)
+    repeats = (high - low) // period
+    # Few periods are looked at in full, of many the first and the last two.
+    many = repeats >= 3
+    ahead, _ = reads.cuts_between(low, np.where(many, low + period, low))
+    behind, _ = reads.cuts_between(np.where(many, low + (repeats - 2) * period, low), high)
+    return np.sort(np.concatenate([ahead, behind]))
 
 
 def _hull(points: list[tuple[int, int]]) -> Points:

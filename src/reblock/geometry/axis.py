@@ -36,6 +36,9 @@ MAX_LENGTH = 2**62
 #: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
 MANY_CUTS = 1 << 21
 
+#: Cuts of two axes that may be merged where they have no short period in common.
+MERGED_CUTS = 1 << 17
+
 #: Blocks up to which an axis that is not regular is kept and written as the list of its lengths.
 FEW_BLOCKS = 128
 
@@ -243,6 +246,17 @@ class Axis:
             raise Refused(f"too irregular: more than {MANY_CUTS:,} different cuts along one axis")
         return self.starts(np.arange(first, last + 1, dtype=np.int64))
 
+    def cuts_between(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
+        """`cuts` of many intervals, one after the other, and the interval of each."""
+        first, last = self.indices(starts), self.indices(np.minimum(stops, self.length) - 1)
+        first += self.starts(first) < starts
+        counts = np.where(starts < stops, np.maximum(last - first + 1, 0), 0)
+        if (total := int(np.sum(counts))) > MANY_CUTS:
+            raise Refused(f"too irregular: more than {MANY_CUTS:,} different cuts along one axis")
+        before = np.cumsum(counts) - counts
+        owner = np.repeat(np.arange(counts.size), counts)
+        return self.starts(np.arange(total) - before[owner] + first[owner]), owner
+
     def lengths(self) -> list[int]:
         """Every block's length; only for grids that are small enough to list."""
         if self.count > MANY_CUTS:
@@ -336,6 +350,8 @@ def _refine(one: Axis, two: Axis) -> Axis:
     first, last = max(one.middle[0], two.middle[0]), min(one.middle[1], two.middle[1])
     period = lcm(one.period, two.period) or 1
     repeats = max(last - first, 0) // period
+    if repeats < 2 and one.count + two.count > MERGED_CUTS:
+        raise Refused(f"too irregular: blocks of both grids meet in more than {MERGED_CUTS:,} places along one axis")
     if repeats < 2:
         made = _normal(_merged(one.cuts(), two.cuts()), one.length)
     else:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from math import lcm
 
 import numpy as np
 
 from reblock.geometry.axis import Axis, Ints
+from reblock.geometry.regular import count_regular
 
 #: Blocks up to which it is quickest to look at each of them.
 QUICK_CUTS = 1 << 12
@@ -74,8 +74,8 @@ def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
     return _count(edges, memory, objects, units) + _count(inner, memory, objects, units).times(repeats)
 
 
-def stretches(*axes: Axis) -> tuple[int, list[tuple[int, int]]]:
-    """A period, and the stretches in which every axis repeats with it or has no cut but at the start.
+def stretches(*axes: Axis) -> tuple[int, Ints, Ints]:
+    """A period, and the bounds of stretches in which every axis repeats with it or has no cut but at the start.
 
     Axes of few blocks are cut into stretches, axes of many give the period. No block that sticks out shares a
     stretch with blocks that do not.
@@ -88,22 +88,47 @@ def stretches(*axes: Axis) -> tuple[int, list[tuple[int, int]]]:
             period = lcm(period, axis.period)
             bounds.update((*axis.cuts(0, axis.middle[0]).tolist(), *axis.cuts(axis.middle[1]).tolist()))
             bounds.update((axis.middle[0], axis.start(1), axis.start(axis.count - 1)))
-    marks = sorted(bounds)
-    return period, list(pairwise(marks))
+    marks = np.array(sorted(bounds), np.int64)
+    return period, marks[:-1], marks[1:]
 
 
 def _count_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
     """Look at each memory block, or stretch by stretch where they are too many."""
     if memory.count <= LISTED_CUTS:
         return _count(memory.cuts(), memory, objects, units)
-    period, parts = stretches(memory, objects, objects if units is None else units)
-    edges, total = [], Overlap(0, 0, 0, 0)
-    for low, high in parts:
-        repeats = max((high - low - memory.largest) // period, 0)
-        edges.append(memory.cuts(low + repeats * period, high))
-        if repeats:
-            total += _count(memory.cuts(low, low + period), memory, objects, units).times(repeats)
-    return total + _count(np.concatenate(edges), memory, objects, units)
+    return _count_regular(memory, objects, units) or _by_stretches(memory, objects, units)
+
+
+def _by_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
+    """Between the cuts of axes that have few of them, period by period of those that have many."""
+    period, low, high = stretches(memory, objects, objects if units is None else units)
+    # A period longer than the axis is never repeated; it may be too long for numpy.
+    period = min(period, memory.length)
+    repeats = np.maximum((high - low - memory.largest) // period, 0)
+    edges, _ = memory.cuts_between(low + repeats * period, high)
+    inner, owner = memory.cuts_between(low, low + np.where(repeats, period, 0))
+    return _count(edges, memory, objects, units) + _count(inner, memory, objects, units, repeats[owner])
+
+
+def _count_regular(memory: Axis, objects: Axis, units: Axis | None) -> Overlap | None:
+    """The same where all axes are regular: in closed form up to the last object, and the rest for itself."""
+    steps = [axis.step for axis in (memory, objects, objects if units is None else units)]
+    block, stored, unit = steps
+    # The stored length of an axis of one block is not known from its step.
+    if not (block and stored and unit) or objects.count < 2 or objects.lead or (units is not None and units.lead):
+        return None
+    if stored % unit:
+        return None
+    last = min(objects.start(objects.count - 1), objects.length if units is None else units.start(units.count - 1))
+    many = min(last // block, memory.count - 1)
+    counted = count_regular(many, block, stored, None if units is None else unit)
+    if counted is None:
+        return None
+    if memory.count - many <= LISTED_CUTS:
+        return Overlap(*counted) + _count(memory.cuts(many * block), memory, objects, units)
+    rest = (many * block, memory.length)
+    cropped = None if units is None else units.crop(*rest)
+    return Overlap(*counted) + _by_stretches(memory.crop(*rest), objects.crop(*rest), cropped)
 
 
 def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:
@@ -118,31 +143,35 @@ def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:
     return low, high - memory.largest
 
 
-def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
+def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None, repeats: Ints | None = None) -> Overlap:
+    """Pairs of the memory blocks with these starts, each counted so many times or once."""
     if not starts.size:
         return Overlap(0, 0, 0, 0)
     ends = memory.starts(memory.indices(starts) + 1)
     first, last = objects.indices(starts), objects.indices(ends - 1)
     if units is None:
         begins, stops = starts, ends
-        touched = _sum(ends - starts)
+        touched = _sum(ends - starts, repeats)
     else:
         unit_first, unit_last = units.indices(starts), units.indices(ends - 1)
         begins, stops = _stored_bounds(units, unit_first, unit_last)
-        touched = _sum(unit_last - unit_first + 1)
+        touched = _sum(unit_last - unit_first + 1, repeats)
     object_begins, object_stops = _stored_bounds(objects, first, last)
     low = first + (object_begins < begins)
     high = last - (object_stops > stops)
-    whole = _sum(np.maximum(high - low + 1, 0))
-    pairs = _sum(last - first + 1)
-    return Overlap(whole, pairs - whole, touched, _sum(stops - begins))
+    whole = _sum(np.maximum(high - low + 1, 0), repeats)
+    pairs = _sum(last - first + 1, repeats)
+    return Overlap(whole, pairs - whole, touched, _sum(stops - begins, repeats))
 
 
-def _sum(numbers: Ints) -> int:
+def _sum(numbers: Ints, repeats: Ints | None) -> int:
     """The sum, also where it is larger than the integers of numpy: long objects that many blocks meet."""
-    if int(numbers.max()) <= LARGEST_INT // numbers.size:
-        return int(numbers.sum())
-    return sum(numbers.tolist())
+    times = 1 if repeats is None else int(np.max(repeats))
+    if int(np.max(numbers)) * times <= LARGEST_INT // numbers.size:
+        return int(np.sum(numbers if repeats is None else numbers * repeats))
+    if repeats is None:
+        return sum(numbers.tolist())
+    return sum(number * times for number, times in zip(numbers.tolist(), repeats.tolist(), strict=True))
 
 
 def _stored_bounds(axis: Axis, first: Ints, last: Ints) -> tuple[Ints, Ints]:

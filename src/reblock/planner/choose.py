@@ -9,7 +9,15 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from reblock.cost.estimate import Sweep, estimate_passes, ideal_seconds, one_pass_seconds, steady_seconds, total
+from reblock.cost.estimate import (
+    Sweep,
+    estimate,
+    estimate_passes,
+    ideal_seconds,
+    one_pass_seconds,
+    steady_seconds,
+    total,
+)
 from reblock.cost.flight import flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
@@ -142,11 +150,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
-    plan = best.plan
-    if strategy in (AUTO, SEARCH) and objective != "memory":
-        plan = coarsen(plan, problem)
-    if strategy in (AUTO, SEARCH) and objective == "time":
-        plan = coalesce(plan, problem)
+    plan = best.plan if strategy not in (AUTO, SEARCH) else _touched(best.plan, problem, objective)
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
@@ -163,6 +167,17 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         (chosen, *_ordered(others, chosen, objective)),
         unasked,
     )
+
+
+def _touched(plan: Plan, problem: Problem, objective: str) -> Plan:
+    """The plan after its last touches, each if it makes nothing worse."""
+    touches = {"memory": (), "time": (coarsen, coalesce)}.get(objective, (coarsen,))
+    for touch in touches:
+        tried = touch(plan, problem)
+        before, after = estimate(plan, problem), estimate(tried, problem)
+        if (after.seconds * _AS_GOOD, after.seeks) <= (before.seconds, before.seeks):
+            plan = tried
+    return plan
 
 
 def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:

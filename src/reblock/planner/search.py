@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import permutations
-from math import factorial, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from reblock.cost.estimate import estimate, ideal_seconds, pass_seconds, touching_seconds
 from reblock.cost.flight import decoding_bytes, flight_bytes, piece_bytes
-from reblock.cost.memory import buffer_bytes, held_elements, long_axes
+from reblock.cost.memory import axis_carry, buffer_bytes, held_elements, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Pass, Plan, Problem
@@ -42,6 +42,9 @@ from reblock.units import format_size
 #: Points of the product that are priced, and candidates whose exact memory is computed.
 MANY_POINTS = 200_000
 MANY_TRIALS = 400
+#: Orders of the axes that are tried for a candidate of many axes, those first that probably hold least; and in how many
+#: orders candidates are tried in all. Memory takes longer to count where there are many axes.
+MANY_ORDERS, FEW_AXES, MANY_LOOKS = 6, 3, 600
 #: Candidates that are priced exactly after the first that fits.
 MANY_MORE = 12
 #: Who is this near to what no plan can beat, or so many seconds, is not worth another search.
@@ -101,6 +104,8 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
         # Of very many candidates only the best by estimate are tried, and none of them may fit.
         thrifty = (fit(plan, problem, frugal=frugal) for plan in thrifty_plans(problem))
         plans += [(Found(key(estimate(plan, problem)), plan), False) for plan in thrifty]
+    if not plans:
+        raise Refused("too irregular: the grids meet in too many places for any plan to be counted")
     best, exact = min(plans, key=lambda one: one[0].rank)
     return best.plan, exact
 
@@ -125,7 +130,7 @@ def _search(problem: Problem, key: Ranking, scope: Scope) -> tuple[Found | None,
     if prod(map(len, points)) <= MANY_POINTS:
         found, exact = _best_that_fits(problem, points, key, orders, scope)
         if found is not None or exact:
-            return found, exact and len(orders) == factorial(problem.target.ndim)
+            return found, exact and problem.target.ndim <= FEW_AXES
     limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
     fewer = [thin(p, limit) for p in points]
     return _best_that_fits(problem, fewer, key, orders, scope)[0], False
@@ -141,13 +146,16 @@ def _best_that_fits(
     """
     best: Found | None = None
     least, candidates = _ranked(problem, points, key)
-    more = MANY_MORE
+    more, looked = MANY_MORE, 0
+    few, most = problem.target.ndim <= FEW_AXES, MANY_TRIALS // 4 if scope.frugal else MANY_TRIALS
     for tried, made in enumerate(candidates):
         rest = least[tried:]
-        if tried >= MANY_TRIALS or (best is not None and (not more or np.min(rest) >= best.rank[0])):
+        if tried >= most or looked >= MANY_LOOKS or (best is not None and (not more or np.min(rest) >= best.rank[0])):
             return best, best is not None and bool(np.min(rest) >= best.rank[0])
         more -= best is not None
-        light = _lightest(made, problem, orders, slabs=scope.slabs)
+        likely = orders if few else _likely_orders(made, problem, orders)[:MANY_ORDERS]
+        light, looks = _lightest(made, problem, likely, slabs=scope.slabs)
+        looked += 0 if few else looks
         if light is not None:
             plan = fit(Plan("search", problem.shape, (light,)), problem, frugal=scope.frugal)
             best = min(filter(None, (best, Found(key(estimate(plan, problem)), plan))), key=lambda found: found.rank)
@@ -162,9 +170,28 @@ def _orders(ndim: int) -> list[tuple[int, ...]]:
     return [axes, *((a, *(b for b in axes if b != a)) for a in axes[1:]), axes[::-1]]
 
 
-def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, slabs: bool) -> Pass | None:
-    """The pass in the first order whose exact memory fits."""
-    for order in orders:
+def _likely_orders(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Orders by what is probably held: what is carried across each axis for the blocks of those outside of it."""
+    grids = zip(made.reads.axes, made.writes.axes, made.tasks.axes, strict=True)
+    try:
+        carries = [axis_carry(*axes, 0, allocated=not problem.held) for axes in grids]
+    except Refused:
+        return []
+    lengths = made.tasks.largest
+
+    def held(order: tuple[int, ...]) -> int:
+        total, outer = 0, 1
+        for axis in order:
+            touched, carry = carries[axis]
+            total, outer = total * lengths[axis] + outer * carry, outer * touched
+        return total + outer
+
+    return sorted(orders, key=held)
+
+
+def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, slabs: bool) -> tuple[Pass | None, int]:
+    """The pass in the first order whose exact memory fits, and in how many it was looked at."""
+    for looks, order in enumerate(orders, 1):
         sweep = Pass(made.read, made.write, made.tasks, order, made.read_access, made.write_access)
         try:
             if problem.held:
@@ -173,10 +200,10 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, sl
                 needs = flight_bytes(sweep, problem.source, problem.target)
                 needs += buffer_bytes(sweep, problem.target, problem.memory_bytes - needs if slabs else None)
         except Refused:
-            return None
+            return None, looks
         if needs <= problem.memory_bytes:
-            return sweep
-    return None
+            return sweep, looks
+    return None, len(orders)
 
 
 # ---------------------------------------------------------------- the product

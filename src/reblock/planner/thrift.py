@@ -23,7 +23,7 @@ from math import prod
 from reblock.cost.flight import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Layout, Pass, Plan, Problem
+from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.planner.check import check
 from reblock.strategies.candidates import divisors
 from reblock.strategies.family import fit, needed_bytes, sweep
@@ -62,7 +62,7 @@ def _plans(problem: Problem, memory_bytes: int) -> Iterator[Plan]:
     for order in dict.fromkeys((source.order, target.order)):
         with suppress(Refused):
             yield Plan("search", problem.shape, (_leg(problem, source, target, order, memory_bytes),))
-    if problem.held or target.partial_writes or source.partial_reads:
+    if problem.held:
         return
     for grid, tasks in _scratches(problem):
         layout = Layout.raw(source.dtype, grid)
@@ -99,10 +99,15 @@ def _pass(leg: Problem, order: tuple[int, ...], size: int) -> Pass:
     elements = max(size // target.itemsize, 1) if size > SMALL_PIECE_BYTES or not leg.held else 1
     if target.partial_writes:
         boxes = _cut(objects, order, elements, target.objects.largest)
-        return sweep(source, target, leg.device, read=boxes, write=boxes, tasks=boxes)
+        return _frugal(sweep(source, target, leg.device, read=boxes, write=boxes, tasks=boxes), source)
     raw = source.partial_reads and not leg.held
     boxes = _cut(objects, order, elements, source.objects.largest) if raw else objects
-    return sweep(source, target, leg.device, read=boxes, write=objects, tasks=objects)
+    return _frugal(sweep(source, target, leg.device, read=boxes, write=objects, tasks=objects), source)
+
+
+def _frugal(made: Pass, source: Layout) -> Pass:
+    """The same without what sticks out of the source, where that need not be read."""
+    return replace(made, read_access=Access.RUNS) if source.partial_reads else made
 
 
 def _cut(blocks: Grid, order: tuple[int, ...], elements: int, within: tuple[int, ...]) -> Grid:
@@ -129,9 +134,12 @@ def _scratches(problem: Problem) -> Iterator[tuple[Grid, Grid | None]]:
     most, limit = problem.scratch_objects, problem.scratch_bytes
     whole, objects = Grid.whole(problem.shape), problem.target.objects.clipped()
     small = Grid.of(problem.shape, (1,) * len(problem.shape)) if prod(problem.shape) <= FEW_OBJECTS else whole
+    # A page is all that a raw side takes, and only smaller objects take less.
+    raw = problem.source.partial_reads or problem.target.partial_writes
+    grids = (small,) if raw else (whole, objects if objects.count <= FEW_OBJECTS else whole, small)
     if limit is None or limit >= problem.source.nbytes:
-        for grid in dict.fromkeys((whole, objects if objects.count <= FEW_OBJECTS else whole, small)):
-            if most is None or grid.count <= most:
+        for grid in dict.fromkeys(grids):
+            if (most is None or grid.count <= most) and not (raw and grid is whole):
                 yield grid, None
-    elif limit >= prod(objects.largest) * problem.source.itemsize and (most is None or most > 0):
+    elif not raw and limit >= prod(objects.largest) * problem.source.itemsize and (most is None or most > 0):
         yield objects, objects

@@ -38,13 +38,21 @@ def _read_access(made: Pass, source: Layout, device: Device) -> Access:
     """Whole units where they must be, or where they only add what sticks out and that is cheaper."""
     if not source.partial_reads:
         return Access.UNITS
-    if not source.objects.overhangs or not made.reads.covers(source.objects.clipped()):
+    if not source.objects.overhangs or not _covers(made.reads, source.objects.clipped()):
         return Access.RUNS
     seconds = {
         access: moving_seconds(traffic(made.reads, source, access), device, device.read_bytes_per_second)
         for access in (Access.RUNS, Access.UNITS)
     }
     return min(seconds, key=lambda access: seconds[access])
+
+
+def _covers(boxes: Grid, objects: Grid) -> bool:
+    """Whether boxes are made of whole objects; not where they meet in too many places to be counted."""
+    try:
+        return boxes.covers(objects)
+    except Refused:
+        return False
 
 
 def _write_access(made: Pass, target: Layout) -> Access:

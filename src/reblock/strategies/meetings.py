@@ -8,6 +8,7 @@ from math import lcm
 import numpy as np
 import numpy.typing as npt
 
+from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
 
@@ -15,6 +16,8 @@ Shape = tuple[int, ...]
 
 #: Blocks that an axis may list before it is replaced by a plainer one.
 MANY_BLOCKS = 4096
+#: Cuts of a period, or of an axis without one, that are looked at.
+_MANY_CUTS = 1 << 16
 #: Periods up to which cuts are listed one by one.
 _FEW_PERIODS = 4
 
@@ -47,11 +50,14 @@ def _regular_runs(length: int, run: int, outer: int) -> Axis:
 
 def lazy(source: Axis, target: Axis) -> Axis:
     """Just enough source blocks at a time to finish one more target block; plain ones where that has no pattern."""
-    found = _select(
-        source,
-        target,
-        lambda cuts: (cuts == 0) | (target.floors(cuts) > source.starts(np.maximum(source.indices(cuts) - 1, 0))),
-    )
+    try:
+        found = _select(
+            source,
+            target,
+            lambda cuts: (cuts == 0) | (target.floors(cuts) > source.starts(np.maximum(source.indices(cuts) - 1, 0))),
+        )
+    except Refused:
+        return source.clipped()
     return found if len(found.head) + len(found.pattern) + len(found.tail) <= MANY_BLOCKS else source.clipped()
 
 
@@ -77,7 +83,11 @@ def _select(axis: Axis, other: Axis, keep: Callable[[Ints], npt.NDArray[np.bool_
     first, last = max(axis.middle[0], other.middle[0]), min(axis.middle[1], other.middle[1])
     period = lcm(axis.period or 1, other.period or 1)
     if last - first < _FEW_PERIODS * period:
+        if axis.count > _MANY_CUTS:
+            raise Refused(f"too irregular: more than {_MANY_CUTS:,} blocks along one axis, and no short period")
         return Axis.of(_lengths(kept(0, axis.length), axis.length))
+    if axis.index(first + 2 * period) - axis.index(first + period) > _MANY_CUTS:
+        raise Refused(f"too irregular: more than {_MANY_CUTS:,} blocks in one period along an axis")
     # What is kept may depend on the block before, so the first period is not yet like the others.
     inside = kept(first + period, first + 2 * period)
     start = int(inside[0]) if inside.size else first + period

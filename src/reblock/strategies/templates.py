@@ -287,7 +287,8 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     @cache
     def feasible(counts: Shape) -> bool:
         nonlocal looked
-        looked += 1 + _kinds(made(counts)) // 16
+        # Templates whose blocks are many to list, or of many kinds, take as long as many plain ones.
+        looked += 1 + _kinds(made(counts)) // 16 + _listed(made(counts)) // MANY_BLOCKS
         return looked <= looks and fits(problem, made(counts))
 
     def reading(found: Pass) -> tuple[float, int]:
@@ -348,6 +349,12 @@ def _kinds(made: Pass) -> int:
             turns = lcm(read.period or 1, write.period or 1, task.period or 1) // (task.period or 1)
             kinds *= min(task.count, len(task.head) + len(task.tail) + 2 * len(task.pattern) * turns)
     return kinds
+
+
+def _listed(made: Pass) -> int:
+    """Blocks that the grids of a pass list one by one."""
+    grids = (made.reads, made.writes, made.tasks)
+    return sum(len(axis.head) + len(axis.pattern) + len(axis.tail) for grid in grids for axis in grid.axes)
 
 
 def fits(problem: Problem, made: Pass) -> bool:
