@@ -15,6 +15,8 @@ import pytest
 
 import reblock
 from reblock.engine import pipeline, recheck, writing
+from reblock.engine.seen import Seen
+from reblock.engine.view import View
 from reblock.engine.writing import cores
 
 BOXES = 72
@@ -127,6 +129,13 @@ def test_a_look_at_what_was_finished_can_be_stopped(monkeypatch: pytest.MonkeyPa
     assert looking.late <= cores()
     # What was finished before the look is still known.
     assert finish("y.h5").resumed_boxes >= BOXES // 2
+
+
+def test_a_look_at_the_source_can_be_stopped() -> None:
+    reblock.repartition("x.npy", "x.zarr", chunks="1,64,64")
+    view = View.whole(reblock.open("x.zarr").store)
+    with pytest.raises(KeyboardInterrupt):
+        Seen(view, lambda: True)
 
 
 def test_it_takes_no_signals_from_its_caller() -> None:

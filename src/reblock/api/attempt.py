@@ -87,7 +87,7 @@ class Attempt:
     @cached_property
     def _source(self) -> Source:
         """All its files are looked at: not before that is needed."""
-        return Source(self.view)
+        return Source(self.view, self.cancelled)
 
     @cached_property
     def _problem(self) -> dict[str, Any]:

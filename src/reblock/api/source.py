@@ -34,12 +34,12 @@ Files = list[tuple[str, list[int] | None]]
 class Source:
     """The source as it was when the run began."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, cancelled: Cancelled = lambda: False) -> None:
         self.location = view.store.location
         self._view = view
         self._paths = [os.path.abspath(path) for path in view.store.described_by]
         self.files = look(self._paths)
-        self.seen = Seen(view)
+        self.seen = Seen(view, cancelled)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class Look(NamedTuple):
 class Seen:
     """The files of a source as they were at the start."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, cancelled: Callable[[], bool] = lambda: False) -> None:
+        """KeyboardInterrupt where the look at them is cancelled."""
         self._view = view
         self._scattered = view.store if isinstance(view.store, Scattered) else None
         self._shared = _shared_files(view)
@@ -79,7 +80,7 @@ class Seen:
         share = max(-(-self._count // _MOST_STAMPS), 1)
         table = np.zeros(max(-(-self._count // share), 1), np.uint16)
         self._own = Stamps(table, share, share == 1)
-        self.start = self._look(fresh=True)
+        self.start = self._look(fresh=True, cancelled=cancelled)
         self.stamps = self._own if self._shared is None else self._stamp_of_all()
 
     def again(self, since_ns: int) -> Look:
@@ -119,12 +120,16 @@ class Seen:
         return [path for path, time in times.items() if time > since_ns] or list(times)
 
     # ---------------------------------------------------------------- one look
-    def _look(self, *, fresh: bool = False, since_ns: int = _NEVER) -> Look:
+    def _look(
+        self, *, fresh: bool = False, since_ns: int = _NEVER, cancelled: Callable[[], bool] = lambda: False
+    ) -> Look:
         """All files, some of them by each thread: a file system far away lets one of them wait."""
         table, share, exact = self._own
         look = native.look if native.library() else partial(_look_slowly, table)
 
         def some(batch: _Batch) -> Look:
+            if cancelled():
+                raise KeyboardInterrupt
             listed = np.empty(len(batch[1]), np.int64)
             into = native.Look(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
             into.stamps, into.list = native.address(table), native.address(listed)
