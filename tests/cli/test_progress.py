@@ -37,7 +37,8 @@ def columns(text: str) -> int:
 def test_a_line_is_shorter_than_the_terminal_is_wide(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for wide in range(2, 200):
         line = meter(label).line(wide, 10.0)
-        assert 0 < columns(line) < wide
+        # A terminal writes ^C behind it.
+        assert 0 < columns(line) <= (wide - 3 if wide > 12 else wide - 1)
         assert "\n" not in line
         assert wide < 5 or "41%" in line
 
@@ -45,7 +46,7 @@ def test_a_line_is_shorter_than_the_terminal_is_wide(label: str, monkeypatch: py
 @pytest.mark.parametrize(
     ("wide", "shown"),
     [
-        (80, "scan.zarr  ==========---------------   41%   5.0/12.0 GiB  512 MiB/s  0:14 left"),
+        (80, "scan.zarr  =========--------------   41%   5.0/12.0 GiB  512 MiB/s  0:14 left"),
         (40, " 41%   5.0/12.0 GiB  0:14 left"),
         (25, " 41%  0:14 left"),
         (10, " 41%"),

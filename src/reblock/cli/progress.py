@@ -29,8 +29,9 @@ Tell = Callable[[int, int], None]
 _DRAW_SECONDS, LOG_SECONDS = 0.1, 10.0
 #: The rate is that of so many seconds; none is shown before the first of them.
 _WINDOW_SECONDS, _FIRST_SECONDS = 20.0, 1.0
-#: Columns of a terminal that does not tell, of the bar at the least and at the most, and of the label at the most.
-_COLUMNS, _SHORT, _LONG, _LABEL = 80, 8, 40, 30
+#: Columns of a terminal that does not tell, of one that has room for nothing, of the bar at the least and at the most,
+#: and of the label at the most.
+_COLUMNS, _NARROW, _SHORT, _LONG, _LABEL = 80, 12, 8, 40, 30
 
 
 def moved_bytes(cost: Cost) -> int:
@@ -107,7 +108,9 @@ class _Meter:
     def line(self, columns: int, now: float) -> str:
         """All of it in less than so many columns, the most important first."""
         percent, size, rate, left = self.facts(now)
-        label, room = _clipped(self._label, _LABEL), columns - 1 - len(percent)
+        # Terminals write ^C behind it.
+        most = columns - 3 if columns > _NARROW else max(columns - 1, 1)
+        label, room = _clipped(self._label, _LABEL), most - len(percent)
         shown = {"percent": percent}
         parts = {"left": f"{left} left" if left else "", "size": size, "rate": rate, "label": label}
         for name, text in parts.items():
@@ -120,7 +123,7 @@ class _Meter:
             filled = length * done // max(whole, 1)
             shown["bar"] = "=" * min(filled, length) + "-" * (length - filled)
         order = ("label", "bar", "percent", "size", "rate", "left")
-        return "  ".join(shown[name] for name in order if name in shown)[: max(columns - 1, 1)]
+        return "  ".join(shown[name] for name in order if name in shown)[:most]
 
     def sentence(self, now: float) -> str:
         """All of it for a log."""
