@@ -187,6 +187,22 @@ def test_chunks_that_never_were_there_are_fill(source: str, loop: None) -> None:
     assert np.array_equal(reblock.open("y/")[...].view("u4"), expected.view("u4"))
 
 
+@pytest.mark.parametrize("source", ["raw.zarr", "blocks/", "x.npy", "x.h5"])
+def test_a_source_that_is_gone_or_another_when_the_run_begins(source: str) -> None:
+    """What was planned is of another array; a whole folder that is gone would be all fill."""
+    if source != "x.npy":
+        make(source)
+    job = reblock.plan(source, "y/", **OPTIONS)
+    os.rename(source, "away")
+    with pytest.raises(ChangedError, match="plan again"):
+        reblock.run(job)
+    np.save("other.npy", np.zeros((48, 40, 44), "f4"))
+    reblock.repartition("other.npy", source, chunks="8,20,44")
+    with pytest.raises(ChangedError, match="plan again"):
+        reblock.run(job)
+    assert not os.path.exists("y")
+
+
 # ---------------------------------------------------------------- what is replaced
 @pytest.mark.parametrize(("source", "loop"), [*LOOPS, ("blocks/", True)], indirect=["loop"])
 @pytest.mark.parametrize("which", [0, -1])

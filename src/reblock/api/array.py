@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reblock.api.source import Files, look
 from reblock.engine import View, load
 from reblock.errors import UsageError
 from reblock.geometry import Box
@@ -32,6 +33,11 @@ class Array:
     """The adapter behind it."""
     memory_bytes: int = parse_size(DEFAULT_MEMORY)
     """Budget of reading, beside the result."""
+    files: Files = field(init=False, repr=False, compare=False)
+    """What the files that describe it looked like when it was opened."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", look(self.store.described_by))
 
     @property
     def shape(self) -> tuple[int, ...]:

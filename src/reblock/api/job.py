@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -25,10 +25,11 @@ from reblock.api.request import (
     wanted_schema,
 )
 from reblock.api.scratch import kept_folder
+from reblock.api.source import Files, first_change
 from reblock.api.space import foresee
 from reblock.api.unfinished import clean
 from reblock.engine import Report, View, cores, measured_cost, total_times
-from reblock.errors import InfeasibleError, StorageError, UnevenError, UsageError
+from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError
 from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema
 from reblock.planner import AUTO, OBJECTIVES, Decision, choose
@@ -59,6 +60,8 @@ class Job:
     """What the target will be."""
     whole: Job | None = None
     """The same without reading chunks in parts, for a source whose chunks turn out not to be divided alike."""
+    files: Files = field(default_factory=list, repr=False, compare=False)
+    """What the files that describe the source looked like when it was opened."""
 
     @property
     def plan(self) -> Plan:
@@ -137,12 +140,13 @@ def plan(
         view_layout, schema, layout = abstract_layouts(
             parse_shape(shape), dtype, source_chunks, parse_codec(source_codec), chunks, wanted_codec, transpose, region
         )
-        view, kind, where = None, None, None
+        view, kind, where, files = None, None, None, []
     else:
         if shape is not None or source_chunks is not None or source_codec is not None:
             raise UsageError("--shape, --source-chunks and --source-codec describe a source that is not given")
-        store = open(source, format=from_format, allow_external=allow_external).store
-        store = store.measured() if isinstance(store, Measurable) else store
+        array = open(source, format=from_format, allow_external=allow_external)
+        files = array.files
+        store = array.store.measured() if isinstance(array.store, Measurable) else array.store
         view = View(
             store,
             parse_region(region, store.layout.shape),
@@ -173,7 +177,7 @@ def plan(
     )
 
     def job(view: View | None, problem: Problem) -> Job:
-        return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema)
+        return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema, files=files)
 
     return job(view, problem) if strategy != AUTO else _better(job, view, problem, objective)
 
@@ -279,6 +283,8 @@ def _prepare(
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
     problem = job.decision.problem
     check_plan(job.plan, problem)
+    if changed := first_change(job.files):
+        raise ChangedError(f"{changed} changed since {job.source.store.location} was opened: open it and plan again")
     foresee(job.format, job.target, job.schema)
     staging = Staging(job.target.path, overwrite=overwrite)
     places = [("staging folder", staging.folder)]

@@ -37,8 +37,7 @@ class Source:
     def __init__(self, view: View, cancelled: Cancelled = lambda: False) -> None:
         self.location = view.store.location
         self._view = view
-        self._paths = [os.path.abspath(path) for path in view.store.described_by]
-        self.files = look(self._paths)
+        self.files = look(view.store.described_by)
         self.seen = Seen(view, cancelled)
 
     @property
@@ -54,11 +53,8 @@ class Source:
 
     def check(self) -> None:
         """ChangedError where a file that describes the source is not what it was."""
-        for (path, before), (_, now) in zip(self.files, look(self._paths), strict=True):
-            if before != now:
-                raise ChangedError(
-                    f"{self.location}: {path} changed during the run, so the result would be of no array"
-                )
+        if changed := first_change(self.files):
+            raise ChangedError(f"{self.location}: {changed} changed during the run, so the result would be of no array")
 
     def describe_change(self, header: Mapping[str, Any]) -> str:
         """In words, what has happened to the files since the run began that has left this header of a journal."""
@@ -116,7 +112,7 @@ class Source:
 def look(paths: Sequence[str]) -> Files:
     """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
     seen: Files = []
-    for path in paths:
+    for path in map(os.path.abspath, paths):
         with disk_errors("look at", path):
             try:
                 found = os.stat(path)
@@ -125,6 +121,12 @@ def look(paths: Sequence[str]) -> Files:
                 continue
         seen.append((path, [found.st_ino, found.st_size, found.st_mtime_ns]))
     return seen
+
+
+def first_change(files: Files) -> str | None:
+    """The first of some files that does not look as it did."""
+    now = look([path for path, _ in files])
+    return next((path for (path, before), (_, after) in zip(files, now, strict=True) if before != after), None)
 
 
 def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator[Sequence[tuple[int, Sums]] | None]:
