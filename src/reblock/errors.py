@@ -17,11 +17,72 @@
         ├── ExternalError       a file that points outside its own root
         └── DiskError           the operating system said no (path and errno)
             └── SpaceError      there is not enough room; found out before the first write
+
+A message that tells what to try names options and commands by `option` and `command`. Whoever shows it says them in
+their own language: `overwrite=True` in Python, `--overwrite` on the command line.
 """
 
 from __future__ import annotations
 
 import errno as _errno
+import json
+import re
+from typing import Any, Protocol
+
+#: What a mark in a message begins and ends with; no other text has it.
+_MARK = "\x1e"
+_MARKED = re.compile(f"{_MARK}([^{_MARK}]*){_MARK}")
+
+
+def option(name: str, value: Any = None) -> str:
+    """An option for a message, by the name of the argument in Python, with a value if it is given."""
+    return f"{_MARK}{json.dumps(['option', name, value])}{_MARK}"
+
+
+def options(*names: str) -> str:
+    """Several options for a message."""
+    *first, last = map(option, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def command(name: str, *arguments: str) -> str:
+    """A command for a message, by the name of the function in Python."""
+    return f"{_MARK}{json.dumps(['command', name, list(arguments)])}{_MARK}"
+
+
+class Speaker(Protocol):
+    """Says options and commands in the language of who reads the message."""
+
+    def option(self, name: str, value: Any) -> str:
+        """An option, with its value unless that is None."""
+
+    def command(self, name: str, arguments: list[str]) -> str:
+        """A command."""
+
+
+class Python:
+    """Speaks Python."""
+
+    def option(self, name: str, value: Any) -> str:
+        """A keyword argument."""
+        return name if value is None else f"{name}={value!r}"
+
+    def command(self, name: str, arguments: list[str]) -> str:
+        """A call."""
+        return f"reblock.{name}({', '.join(map(repr, arguments))})"
+
+
+def speak(message: str, speaker: Speaker) -> str:
+    """A message with its options and commands in the speaker's language."""
+
+    def said(mark: re.Match[str]) -> str:
+        try:
+            kind, name, value = json.loads(mark[1])
+        except ValueError:  # somebody else's text
+            return mark[0]
+        return speaker.option(name, value) if kind == "option" else speaker.command(name, value)
+
+    return _MARKED.sub(said, message)
 
 
 class ReblockError(Exception):
@@ -30,10 +91,32 @@ class ReblockError(Exception):
     #: Smallest memory budget that would do, where that is what failed.
     needs_memory_bytes: int | None = None
 
+    @property
+    def message(self) -> str:
+        """The message as it was written, for other messages and for speakers."""
+        return str(self.args[0]) if self.args else ""
+
+    def told(self, speaker: Speaker) -> str:
+        """The message in the language of who reads it."""
+        return speak(self.message, speaker)
+
+    def __str__(self) -> str:
+        return self.told(Python())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def add(self, advice: str) -> None:
         """Say more at the end of the message, once."""
-        if advice not in str(self):
-            self.args = (f"{self}; {advice}", *self.args[1:])
+        if advice not in self.message:
+            self.args = (f"{self.message}; {advice}", *self.args[1:])
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was told to stop, and can be resumed; no error, so `except ReblockError` does not catch it."""
+
+    def __str__(self) -> str:
+        return speak(str(self.args[0]), Python()) if self.args else ""
 
 
 class UsageError(ReblockError):
@@ -57,7 +140,7 @@ class Refused(UsageError):  # noqa: N818 - a strategy refusing a problem is an a
 
 
 class TargetExistsError(UsageError):
-    """The target exists and `--overwrite` was not given."""
+    """The target exists, and is not to be replaced."""
 
 
 class LockedError(UsageError):

@@ -186,9 +186,9 @@ def test_a_checksum_notices_damage() -> None:
 
 @pytest.mark.parametrize("target", ["y.npy", "y/"])
 def test_formats_without_checksums_refuse(target: str) -> None:
-    with pytest.raises(UsageError, match=r"--checksum: .* no place"):
+    with pytest.raises(UsageError, match=r"checksum: .* no place"):
         reblock.plan("x.npy", target, checksum=True)
-    with pytest.raises(UsageError, match="--checksum"):
+    with pytest.raises(UsageError, match="checksum is for a target"):
         reblock.plan(shape="4,4", dtype="u1", source_chunks="2,2", chunks="4,4", checksum=True)
     assert os.listdir() == ["x.npy"]
 
@@ -234,6 +234,7 @@ def test_the_first_difference_in_the_order_of_the_source(axes: tuple[int, ...], 
         ("<c8", bytes(8), bytes(4) + b"\x00\x00\x80\x3f", ("0j", "1j")),
         ("<u8", b"\xff" * 8, b"\xfe" + b"\xff" * 7, (2**64 - 1, 2**64 - 2)),
         ("|b1", b"\x00", b"\x01", (False, True)),
+        ("|b1", b"\x02", b"\x01", ("True (0x02)", "True (0x01)")),
         ("|S3", b"ab\x00", b"ab\xff", ("ab", "ab\\xff")),
         ("|V2", b"ab", b"ac", ("0x6162", "0x6163")),
         ("<M8[D]", bytes(8), b"\x01" + bytes(7), ("1970-01-01", "1970-01-02")),

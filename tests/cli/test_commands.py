@@ -239,6 +239,25 @@ def test_verify(ask: Ask, call: Call, sample: Any, here: Path) -> None:
     assert answer["first_difference"] == {"index": [3, 4], "source": was, "target": now}
 
 
+def test_axes_by_name_short_regions_and_one_number(ask: Ask, call: Call, here: Path) -> None:
+    import zarr
+
+    elements = np.arange(20 * 12 * 10).reshape(20, 12, 10)
+    zarr.create_array(here / "n.zarr", data=elements, chunks=(5, 6, 5), dimension_names=["z", "y", "x"])
+    words = ("--region", "z=2:12,x=1:", "--transpose", "x,z,y")
+    made = ask("run", "n.zarr", "t.zarr", "--chunks", "4", "--shards", "8", *words)
+    assert made["passes"]
+    found = zarr.open_array(here / "t.zarr", mode="r")
+    assert (found.chunks, found.shards) == ((4, 4, 4), (8, 8, 8))
+    assert np.array_equal(found[...], elements[2:12, :, 1:].transpose(2, 0, 1))
+    assert ask("verify", "n.zarr", "t.zarr", *words)["equal"]
+    noted = ask("run", "n.zarr", "t.npy", "--chunks", "x=2", "--region", "2:12")
+    assert np.array_equal(np.load(here / "t.npy"), elements[2:12])
+    assert any("chunks 5,6,2 are ignored" in note for note in noted["notes"])
+    wrong = call("run", "n.zarr", "u.zarr", "--region", "t=0:1")
+    assert "'t' names no axis: the axes are z, y, x" in wrong.stderr
+
+
 @pytest.mark.parametrize("reader", ["reblock", "library"])
 def test_verify_exits_with_2_where_it_could_not_compare(call: Call, sample: Any, here: Path, reader: str) -> None:
     cut = (here / "x.npy").read_bytes()[:-1]

@@ -307,7 +307,7 @@ def test_touched_files_and_no_digest() -> None:
         if not done:
             done.append(chunks[0].chmod(0o600))
 
-    with pytest.raises(ChangedError, match="--no-digest"):
+    with pytest.raises(ChangedError, match="digest=False left nothing"):
         reblock.run(job, progress=progress, digest=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,10 @@ def test_any_change_of_a_header_gives_an_array_or_our_error(
 
 def test_what_is_lost_is_said_and_nothing_else() -> None:
     plain = Schema((4, 5), np.dtype("<i4"), (2, 2))
-    assert FORMAT.adapt(plain, {"chunks"}).notes == ()
+    assert FORMAT.adapt(plain, ()).notes == ()
+    assert FORMAT.adapt(replace(plain, chunks=(4, 5)), {"chunks"}).notes == ()
+    (note,) = FORMAT.adapt(plain, {"chunks"}).notes
+    assert note == "chunks 2,2 are ignored: npy is one array without chunks"
     rich = Schema(
         (4, 5, 6),
         np.dtype("<i4"),

@@ -80,7 +80,9 @@ def test_extension_counts_where_content_says_nothing(tmp_path: Path) -> None:
 
 def test_of_no_known_format(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(FormatError, match=r"x\.txt: a file of no known format; .*--from: npy, blocks") as error:
+    with pytest.raises(
+        FormatError, match=r"x\.txt: a file of no known format; .*with from_format: npy, blocks"
+    ) as error:
         registry.open(str(tmp_path / "x.txt"))
     assert "\n" not in str(error.value)
     with pytest.raises(FormatError, match="a folder of no known format"):
@@ -150,7 +152,7 @@ def test_targets(path: str, to: str | None, name: str) -> None:
 
 
 def test_a_target_of_no_known_ending() -> None:
-    with pytest.raises(UsageError, match=r"x\.dat: .*\.npy \(npy\).*--to: npy, blocks"):
+    with pytest.raises(UsageError, match=r"x\.dat: .*\.npy \(npy\).*with to_format: npy, blocks"):
         registry.for_target("x.dat")
     with pytest.raises(UsageError, match="unknown format 'tiff'"):
         registry.for_target("x.npy", "tiff")

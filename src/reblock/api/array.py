@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ import numpy.typing as npt
 
 from reblock.api.source import Files, look
 from reblock.engine import View, load
-from reblock.errors import UsageError
+from reblock.errors import ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import Cut
+from reblock.geometry.notation import parse_axis
 from reblock.model import Layout, Store
 from reblock.storage import registry
 from reblock.units import parse_size
@@ -44,6 +47,26 @@ class Array:
         return self.store.schema.shape
 
     @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, decoded."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def axes(self) -> tuple[str, ...] | None:
+        """Names of the axes, where they have any."""
+        return self.store.schema.axes
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         return self.store.schema.dtype
 
@@ -59,9 +82,28 @@ class Array:
     def attributes(self) -> dict[str, Any]:
         return dict(self.store.schema.attributes)
 
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        # Numpy has no truth value for an array either.
+        raise ValueError("an array has no truth value: compare its size, or its elements")
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[place] for place in range(len(self)))
+
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        """Read a region: integers, slices and `...`, as in numpy; steps apply after reading."""
+        """Read a region: integers, slices and `...` as in numpy, or a dict of them by the names of axes."""
         return _getitem(self, key)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:  # noqa: FBT001 - numpy's signature
+        """All elements, for `numpy.asarray` and everything that takes arrays."""
+        if copy is False:
+            raise ValueError(f"{self.store.location} lies on storage: its elements cannot be had without a copy")
+        elements = np.asarray(self[...])
+        return elements if dtype is None else elements.astype(dtype, copy=False)
 
     def __repr__(self) -> str:
         return f"<reblock.Array {self.store.location} {self.store.format} {self.shape} {self.dtype}>"
@@ -87,24 +129,33 @@ def open(
     >>> reblock.open(path)[1, :2].tolist()
     [3, 4]
     """
+    try:
+        return open_array(source, format, allow_external, memory)
+    except ReblockError as error:
+        # Elsewhere it is called by another name, since there are two formats.
+        error.args = (error.message.replace(option("from_format"), option("format")), *error.args[1:])
+        raise
+
+
+def open_array(
+    source: Where | Array, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
+) -> Array:
+    """What `open` does, for functions that call the format `from_format`."""
     memory_bytes = parse_size(DEFAULT_MEMORY if memory is None else memory)
     if isinstance(source, Array):
-        return source if memory is None else replace(source, memory_bytes=memory_bytes)
+        if memory is None:
+            return source
+        # Not made anew: its files are as they were when it was opened.
+        again = copy(source)
+        object.__setattr__(again, "memory_bytes", memory_bytes)
+        return again
     if isinstance(allow_external, str | os.PathLike):
         raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
     return Array(registry.open(source, format, tuple(os.fspath(folder) for folder in allow_external)), memory_bytes)
 
 
 def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
-    keys = list(key) if isinstance(key, tuple) else [key]
-    ndim = len(array.shape)
-    if sum(k is Ellipsis for k in keys) > 1:
-        raise UsageError("an index can only have a single ellipsis ('...')")
-    given = sum(k is not Ellipsis for k in keys)
-    if given > ndim:
-        raise UsageError(f"{given} indices for an array of {ndim} axes")
-    place = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys[place : place + 1] = [slice(None)] * (ndim - given)
+    keys = _keys(array, key)
     starts: list[int] = []
     stops: list[int] = []
     steps: list[int] = []
@@ -130,3 +181,21 @@ def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
     if not box.size:
         return np.empty(box.shape, array.dtype)[tuple(after)]
     return load(View.whole(array.store), box, steps=steps, memory_bytes=array.memory_bytes)[tuple(after)]
+
+
+def _keys(array: Array, key: Any) -> list[Any]:
+    """One index for every axis."""
+    if isinstance(key, Mapping):
+        keys: list[Any] = [slice(None)] * array.ndim
+        for name, one in key.items():
+            keys[parse_axis(name, array.ndim, array.axes)] = one
+        return keys
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if sum(k is Ellipsis for k in keys) > 1:
+        raise UsageError("an index can only have a single ellipsis ('...')")
+    given = sum(k is not Ellipsis for k in keys)
+    if given > array.ndim:
+        raise UsageError(f"{given} indices for an array of {array.ndim} axes")
+    place = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
+    keys[place : place + 1] = [slice(None)] * (array.ndim - given)
+    return keys

@@ -25,7 +25,16 @@ from reblock.api.source import Source
 from reblock.api.space import Need, check_space, foresee, need_of
 from reblock.api.unfinished import finished_part
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
-from reblock.errors import ChangedError, DiskError, ReblockError, StorageError, UnevenError, UnfinishedError
+from reblock.errors import (
+    ChangedError,
+    DiskError,
+    Interrupted,
+    ReblockError,
+    StorageError,
+    UnevenError,
+    UnfinishedError,
+    command,
+)
 from reblock.model import Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
@@ -164,7 +173,7 @@ class Attempt:
             return True
         if self._is_published(journal):
             return False
-        advice = f"`reblock clean {self.target.path}` removes it"
+        advice = f"{command('clean', self.target.path)} removes it"
         if source_changed(before, self._problem):
             what = self._source.describe_change(journal.header)
             since = f"since the unfinished run on {self.target.path} began"
@@ -310,14 +319,14 @@ class Attempt:
                     self._remove_scratch()
                 raise
             again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
-            advice = f"{again}the same command resumes, `reblock clean {self.target.path}` gives up"
+            advice = f"{again}the same command resumes, {command('clean', self.target.path)} gives up"
             if isinstance(error, UnevenError):
                 # To go on as before would end here again.
                 raise
             if isinstance(error, ReblockError):
                 error.add(advice)
             elif isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(advice) from error
+                raise Interrupted(advice) from error
             raise
 
     @contextmanager

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from reblock.api.array import Array, Where, open
+from reblock.api.array import Array, Where, open, open_array
 from reblock.api.request import one_of
 from reblock.engine import Side, View, compare, digest
 from reblock.errors import ReblockError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
-from reblock.geometry.notation import parse_order, parse_region
+from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
 from reblock.model import Schema, Sums
 from reblock.storage.attributes import to_json
 from reblock.storage.conventions import are_times
@@ -80,8 +82,8 @@ def verify(
     source: Where | Array,
     target: Where | Array,
     *,
-    region: str | Sequence[slice] | None = None,
-    transpose: str | Sequence[int] | None = None,
+    region: Ranges | None = None,
+    transpose: Order | None = None,
     memory: str | int = VERIFY_MEMORY,
     from_format: str | None = None,
     to_format: str | None = None,
@@ -95,24 +97,25 @@ def verify(
     opens the files in this process, which is no place for files that nobody trusts.
     """
     memory_bytes = parse_size(memory)
-    # The stored digest and units are metadata, which either reader may ask us for.
+    # The stored digest, units and names of axes are metadata, which either reader may ask us for.
     if one_of("reader", reader, ("reblock", "library")) == "library":
         one, two = (
             _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
         )
-        shape = one.grid.shape
-        left_region, axes = parse_region(region, shape), parse_order(transpose, len(shape))
+        schemas = [_schema(one.location, from_format, allow_external), _schema(two.location, to_format, allow_external)]
+        names = schemas[0].axes if schemas[0] else None
+        left_region = parse_region(region, one.grid.shape, names)
+        axes = parse_order(transpose, one.grid.ndim, names)
         left = _library_side(one, left_region, axes)
         right = _library_side(two, Box.whole(two.grid.shape), tuple(range(two.grid.ndim)))
-        schemas = [_schema(one.location, from_format, allow_external), _schema(two.location, to_format, allow_external)]
         name = two.location
     else:
         ours, theirs = (
-            open(where, format=kind, allow_external=allow_external).store
+            open_array(where, kind, allow_external).store
             for where, kind in ((source, from_format), (target, to_format))
         )
-        left_region = parse_region(region, ours.layout.shape)
-        axes = parse_order(transpose, ours.layout.ndim)
+        left_region = parse_region(region, ours.layout.shape, ours.schema.axes)
+        axes = parse_order(transpose, ours.layout.ndim, ours.schema.axes)
         left = Side.of(View(ours, left_region, axes), memory_bytes)
         right = Side.of(View.whole(theirs), memory_bytes)
         name, schemas = theirs.location, [ours.schema, theirs.schema]
@@ -165,7 +168,7 @@ def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory
     return Verdict(not count, tuple(found), one, two, count, told)
 
 
-def _told(one: Any, two: Any) -> tuple[Any, Any]:
+def _told(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[Any, Any]:
     """Two elements as JSON can have them; with their bits, where they look the same without."""
     left, right = _value(one), _value(two)
     if repr(left) != repr(right):
@@ -173,20 +176,20 @@ def _told(one: Any, two: Any) -> tuple[Any, Any]:
     return f"{left} (0x{_bits(one)})", f"{right} (0x{_bits(two)})"
 
 
-def _value(element: Any) -> Any:
+def _value(element: npt.NDArray[Any]) -> Any:
     """A number or a truth value as it is, anything else as text."""
-    kind = element.dtype.kind
+    kind, scalar = element.dtype.kind, element[0]
     if kind in "biu" or (kind == "f" and element.dtype.itemsize <= 8):
-        return element.item()
+        return scalar.item()
     if kind == "V":
         return f"0x{_bits(element)}"
-    return element.decode("ascii", "backslashreplace") if kind == "S" else str(element)
+    return scalar.decode("ascii", "backslashreplace") if kind == "S" else str(scalar)
 
 
-def _bits(element: Any) -> str:
+def _bits(element: npt.NDArray[Any]) -> str:
     """Bits of an element in hexadecimal, the highest first where it is a number."""
-    dtype = element.dtype
-    return str(np.asarray(element, dtype if dtype.kind in "SUV" else dtype.newbyteorder(">")).tobytes().hex())
+    turned = sys.byteorder == "little" and element.dtype.kind not in "SUV"
+    return str((element.byteswap() if turned else element).tobytes().hex())
 
 
 def _open_library(where: Where | Array, format: str | None, allow: Sequence[Where]) -> LibraryArray:
@@ -208,7 +211,7 @@ def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Si
 def _schema(location: str, format: str | None, allow: Sequence[Where]) -> Schema | None:
     """What an array says of itself, where we can tell."""
     with suppress(ReblockError):
-        return open(location, format=format, allow_external=allow).store.schema
+        return open_array(location, format, allow).store.schema
     return None
 
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from reblock.api.apart import check_apart
-from reblock.api.array import DEFAULT_MEMORY, Array, Where, open
+from reblock.api.array import DEFAULT_MEMORY, Array, Where, open_array
 from reblock.api.attempt import Attempt
 from reblock.api.meter import Meter, Progress
 from reblock.api.request import (
@@ -29,8 +29,8 @@ from reblock.api.source import Files, first_change
 from reblock.api.space import foresee
 from reblock.api.unfinished import clean
 from reblock.engine import Report, View, cores, measured_cost, total_times
-from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError
-from reblock.geometry.notation import Chunks, parse_order, parse_region, parse_shape
+from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
+from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema
 from reblock.planner import AUTO, OBJECTIVES, Decision, choose
 from reblock.planner import check as check_plan
@@ -38,7 +38,7 @@ from reblock.render import text
 from reblock.storage import registry
 from reblock.storage.location import Location
 from reblock.storage.staging import Staging
-from reblock.units import parse_size
+from reblock.units import format_seconds, format_size, parse_size
 
 #: A plan whose time is at most so many times what none could be faster than is good enough.
 _NEAR = 1.1
@@ -62,6 +62,15 @@ class Job:
     """The same without reading chunks in parts, for a source whose chunks turn out not to be divided alike."""
     files: Files = field(default_factory=list, repr=False, compare=False)
     """What the files that describe the source looked like when it was opened."""
+
+    def __repr__(self) -> str:
+        one = "shapes" if self.source is None else self.source.store.location
+        two = "the same format" if self.target is None else str(self.target)
+        cost = self.cost
+        return (
+            f"<reblock Job: {one} → {two}, {self.plan.strategy}, {cost.seeks:,} seeks, "
+            f"{format_size(cost.peak_bytes)} of memory, {format_seconds(cost.seconds)}>"
+        )
 
     @property
     def plan(self) -> Plan:
@@ -93,8 +102,8 @@ def plan(
     chunks: Chunks | None = None,
     memory: str | int = DEFAULT_MEMORY,
     shards: Chunks | None = None,
-    transpose: str | Sequence[int] | None = None,
-    region: str | Sequence[slice] | None = None,
+    transpose: Order | None = None,
+    region: Ranges | None = None,
     codec: str | Codec | None = None,
     checksum: bool = False,
     dtype: Any = None,
@@ -110,7 +119,7 @@ def plan(
     allow_external: Sequence[Where] = (),
     to_format: str | None = None,
     on_missing: str = "fill",
-    shape: str | Sequence[int] | None = None,
+    shape: Shape | None = None,
     source_chunks: Chunks | None = None,
     source_codec: str | Codec | None = None,
 ) -> Job:
@@ -134,23 +143,26 @@ def plan(
     wanted_codec = parse_codec(codec)
     if source is None:
         if shape is None or dtype is None or source_chunks is None or chunks is None:
-            raise UsageError("a plan without a source needs --shape, --dtype, --source-chunks and --chunks")
+            raise UsageError(f"a plan without a source needs {options('shape', 'dtype', 'source_chunks', 'chunks')}")
         if checksum:
-            raise UsageError("--checksum is for a target of a known format; without a source, name it in --codec")
+            raise UsageError(
+                f"{option('checksum')} is for a target of a known format; without a source, "
+                f"name it in {option('codec')}"
+            )
         view_layout, schema, layout = abstract_layouts(
             parse_shape(shape), dtype, source_chunks, parse_codec(source_codec), chunks, wanted_codec, transpose, region
         )
         view, kind, where, files = None, None, None, []
     else:
         if shape is not None or source_chunks is not None or source_codec is not None:
-            raise UsageError("--shape, --source-chunks and --source-codec describe a source that is not given")
-        array = open(source, format=from_format, allow_external=allow_external)
+            raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
+        array = open_array(source, from_format, allow_external)
         files = array.files
         store = array.store.measured() if isinstance(array.store, Measurable) else array.store
         view = View(
             store,
-            parse_region(region, store.layout.shape),
-            parse_order(transpose, store.layout.ndim),
+            parse_region(region, store.layout.shape, store.schema.axes),
+            parse_order(transpose, store.layout.ndim, store.schema.axes),
             strict=is_strict(on_missing),
         )
         where = None if target is None else registry.locate(target)

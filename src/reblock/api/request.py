@@ -12,10 +12,10 @@ import numpy as np
 
 from reblock.cost import PRESETS
 from reblock.engine import View
-from reblock.errors import UsageError
+from reblock.errors import UsageError, option
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
-from reblock.geometry.notation import AUTO, Chunks, parse_chunks, parse_order, parse_region
+from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks, parse_order, parse_region
 from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import proportional
@@ -57,7 +57,7 @@ def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, check
     name = _CHECKSUMS.get(kind.name)
     if name is None:
         having = ", ".join(_CHECKSUMS)
-        raise UsageError(f"--checksum: {kind.name} has no place for checksums of chunks; {having} have")
+        raise UsageError(f"{option('checksum')}: {kind.name} has no place for checksums of chunks; {having} have")
     codec = Codec((*schema.codec.stages, Stage.of(name)))
     schema = kind.adapt(replace(schema, codec=codec), {*asked, "codec"})
     return replace(schema, notes=tuple(dict.fromkeys(schema.notes)))
@@ -108,8 +108,8 @@ def abstract_layouts(
     source_codec: Codec | None,
     chunks: Chunks,
     codec: Codec | None,
-    transpose: str | Sequence[int] | None,
-    region: str | Sequence[slice] | None,
+    transpose: Order | None,
+    region: Ranges | None,
 ) -> tuple[Layout, Schema, Layout]:
     """Source layout, target schema and target layout of a problem that is only arithmetic."""
     kind = _dtype(dtype)
@@ -176,7 +176,7 @@ def find_device(device: str | Device) -> Device:
 
 def is_strict(on_missing: str) -> bool:
     """Whether chunks that are not stored are errors."""
-    return one_of("--on-missing", on_missing, ("fill", "error")) == "error"
+    return one_of(option("on_missing"), on_missing, ("fill", "error")) == "error"
 
 
 def one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from reblock.engine import View
 from reblock.engine.recheck import reread
 from reblock.engine.seen import Seen
 from reblock.engine.watch import Cancelled
-from reblock.errors import ChangedError
+from reblock.errors import ChangedError, option
 from reblock.model import Layout, Pass, Sums
 from reblock.storage.files import disk_errors
 from reblock.storage.journal import Integers, Journal
@@ -87,7 +87,8 @@ class Source:
         # Where nobody is suspect, the clock was set back, and it may be any of them.
         for some in _recorded(journal, number, self._boxes(now.suspects or None, sweep)):
             if some is None:
-                raise ChangedError(f"{self.location}: {what}, and --no-digest left nothing to tell if bytes changed")
+                nothing = f"{option('digest', False)} left nothing to tell if bytes changed"
+                raise ChangedError(f"{self.location}: {what}, and {nothing}")
             for same in reread(self._view, sweep, layout, some, memory_bytes=memory_bytes, cancelled=cancelled):
                 read += 1
                 if not same:

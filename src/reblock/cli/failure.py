@@ -10,12 +10,30 @@ from typing import Any
 import click
 
 from reblock.cli.interrupt import INTERRUPTED
-from reblock.errors import DiskError, ReblockError
+from reblock.cli.options import spell
+from reblock.errors import DiskError, ReblockError, speak
 from reblock.render.columns import plain
 
 #: Set to 1, this environment variable shows tracebacks.
 DEBUG = "REBLOCK_DEBUG"
 BROKEN = 1
+
+
+class CommandLine:
+    """Speaks the language of the command line."""
+
+    def option(self, name: str, value: Any) -> str:
+        """An option as it is typed."""
+        spelled = spell(name)
+        if value is None or value is True:
+            return spelled
+        if value is False:
+            return spelled.replace("--", "--no-", 1)
+        return " ".join([spelled, *map(str, value if isinstance(value, list) else [value])])
+
+    def command(self, name: str, arguments: list[str]) -> str:
+        """A command as it is typed."""
+        return f"`{' '.join(['reblock', name, *arguments])}`"
 
 
 class Failed(Exception):  # noqa: N818 - it says what failed, and is caught at once
@@ -57,9 +75,13 @@ class Failure:
         if isinstance(error, Failed):
             return cls.of(error.error, error.code)
         if isinstance(error, ReblockError):
-            return cls(kind, plain(str(error)), code, error.needs_memory_bytes)
+            return cls(kind, plain(error.told(CommandLine())), code, error.needs_memory_bytes)
         if isinstance(error, click.Abort):
-            return cls("Interrupted", "; ".join(["interrupted", *map(str, error.args)]), INTERRUPTED)
+            return cls(
+                "Interrupted",
+                "; ".join(["interrupted", *(speak(str(advice), CommandLine()) for advice in error.args)]),
+                INTERRUPTED,
+            )
         if isinstance(error, click.UsageError):
             hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
             return cls("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)

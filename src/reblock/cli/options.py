@@ -12,6 +12,14 @@ import click
 
 from reblock.errors import UsageError
 
+#: Options that are not spelled like the argument that they give.
+_SPELLED = {
+    "from_format": "--from",
+    "format": "--from",
+    "to_format": "--to",
+    "as_json": "--json",
+    "everything": "--all",
+}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -46,8 +54,12 @@ def memory_of(default: str) -> Decorator:
 
 
 memory = memory_of("1GiB")
-transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1.")
-region = click.option("--region", metavar="RANGES", help="Part of SRC to take, such as 10:200,:,5:90.")
+transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1 or z,y,x.")
+region = click.option(
+    "--region",
+    metavar="RANGES",
+    help="Part of SRC to take, such as 10:200,:,5:90; the axes left out are whole; by name: time=0:10.",
+)
 
 target = _together(
     [
@@ -55,7 +67,7 @@ target = _together(
             "--chunks",
             metavar="LENGTHS",
             help="Chunk of DST per axis, such as 64,64,-1: -1 or full = the whole axis, 3+3+4 = every length, auto = "
-            "chosen; by name: time=-1,lat=32.  [default: SRC's chunks]",
+            "chosen; 64 = the same for all; by name: time=-1,lat=32.  [default: SRC's chunks]",
         ),
         click.option("--shards", metavar="LENGTHS", help="Shard of DST per axis; --chunks are then the chunks inside."),
         transpose,
@@ -107,6 +119,11 @@ def _whole_number(option: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal()):
         raise UsageError(f"{option} is a whole number of at least 0, not {value!r}")
     return int(value)
+
+
+def spell(name: str) -> str:
+    """How the option is typed that gives an argument of `reblock.api`."""
+    return _SPELLED.get(name, "--" + name.replace("_", "-"))
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

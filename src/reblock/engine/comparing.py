@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,9 +53,9 @@ class Difference(NamedTuple):
 
     place: Index
     """Its index along the axes that say what comes first."""
-    one: Any
-    """What the first array has there."""
-    two: Any
+    one: Array
+    """What the first array has there, an array of one element: a scalar may not have all bits of it."""
+    two: Array
     """What the second one has."""
 
 
@@ -151,7 +151,8 @@ def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple
         count += len(places)
         at, place = _first_place(places + start, box, axes)
         if first is None or place < first.place:
-            first = Difference(place, *(part[places[at]] for part in some))
+            here = slice(places[at], places[at] + 1)
+            first = Difference(place, *(part[here].copy() for part in some))
     return count, first
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from reblock.model import Cost, Plan, Sums, Traffic
+from reblock.units import format_seconds, format_size
 
 
 @dataclass
@@ -103,6 +104,11 @@ class Report:
     """Conversions and other things worth knowing."""
     times: Times = field(default_factory=Times)
     """Where the time went."""
+
+    def __repr__(self) -> str:
+        moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"
+        seconds = format_seconds(self.elapsed_seconds)
+        return f"<reblock Report: {self.target or self.plan.strategy} in {seconds}, {moved}>"
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,9 +1,24 @@
-"""Notation: shapes, chunks, regions and axis orders as people type them."""
+"""Notation: shapes, chunks, regions and axis orders as people write them, in text or in Python.
+
+========  ==============================  =========================================================
+what      text                            Python
+========  ==============================  =========================================================
+shape     500,500,500                     (500, 500, 500), an integer for one axis
+chunks    64,32,-1  64  time=1,lat=-1     (64, 32, -1), 64 for every axis, {"time": 1, "lat": -1}
+region    10:20,:,5  10:20  time=10:20    np.s_[10:20, :, 5], a slice, {"time": slice(10, 20)}
+order     2,0,1  z,y,x                    (2, 0, 1), ("z", "y", "x")
+========  ==============================  =========================================================
+
+Integers may be of any type that counts as one, numpy's too. Axes are known by their names and by their numbers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index as as_index
+from types import EllipsisType
+from typing import Any, SupportsIndex
 
 from reblock.errors import UsageError
 from reblock.geometry.axis import MAX_LENGTH
@@ -12,68 +27,64 @@ from reblock.geometry.grid import Cut
 
 #: What `parse_chunks` gives for an axis whose chunk the advisor shall choose.
 AUTO = "auto"
+#: The whole axis.
+FULL = "full"
+#: Axes that are left out of a region.
+REST = "..."
+#: A chunk along one axis.
+Chunk = str | SupportsIndex | Sequence[SupportsIndex]
 #: Chunks as a caller may give them.
-Chunks = str | int | Sequence[int | str | Sequence[int]]
+Chunks = Chunk | Sequence[Chunk] | Mapping[Any, Chunk]
+#: A range along one axis.
+Range = str | SupportsIndex | slice
+#: A region as a caller may give it.
+Ranges = Range | EllipsisType | Sequence[Range | EllipsisType] | Mapping[Any, Range]
+#: A shape, or an order of axes by number or name.
+Shape = str | SupportsIndex | Sequence[SupportsIndex]
+Order = str | SupportsIndex | Sequence[SupportsIndex | str]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
-def parse_shape(text: str | Sequence[int]) -> tuple[int, ...]:
+# ---------------------------------------------------------------- shapes
+def parse_shape(shape: Shape) -> tuple[int, ...]:
     """A shape like `500,500,500`; `()` for an array without axes."""
-    if not isinstance(text, str):
-        return tuple(_integer(n, "a shape", 0) for n in text)
-    if text.strip() in ("", "()"):
-        return ()
-    return tuple(_integer(part, "a shape", 0) for part in text.split(","))
+    return tuple(_integer(n, "a shape", 0) for n in _items(shape))
 
 
+# ---------------------------------------------------------------- chunks
 def parse_chunks(
     chunks: Chunks, shape: Sequence[int], default: Sequence[Cut], names: Sequence[str] | None = None
 ) -> tuple[Cut | str, ...]:
     """Per axis a chunk length, all its lengths, or AUTO.
 
     Text is `64,32,-1`, where -1 or `full` is the whole axis, `3+3+4` all the lengths, `auto` the advisor's choice; or
-    by name, `time=-1,lat=32`, where the other axes keep their default. One integer is for every axis.
+    by name, `time=-1,lat=32`, where the other axes keep their default. One length is for every axis.
     """
-    if isinstance(chunks, int):
-        chunks = [chunks] * len(shape)
-    items: list[int | str | Sequence[int]] = list(chunks.split(",")) if isinstance(chunks, str) else list(chunks)
-    if chunks == "()":
-        items = []
-    if len(items) == 1 and isinstance(items[0], str) and items[0].strip() == AUTO:
-        return (AUTO,) * len(shape)
-    if any(isinstance(item, str) and "=" in item for item in items):
-        return _by_name(items, shape, default, names)
+    named = _named(chunks, len(shape), names, "CHUNK")
+    if named is not None:
+        cuts: list[Cut | str] = list(default)
+        for axis, item in named.items():
+            cuts[axis] = _cut(item, shape[axis])
+        return tuple(cuts)
+    items = _items(chunks)
+    if len(items) == 1 and (isinstance(chunks, str) or not isinstance(chunks, Iterable) or items == [AUTO]):
+        items = items * len(shape)
     if len(items) != len(shape):
         raise UsageError(f"chunks {_shown(chunks)} have {len(items)} axes, the array has {len(shape)}")
     return tuple(_cut(item, n) for item, n in zip(items, shape, strict=True))
 
 
-def _by_name(
-    items: list[int | str | Sequence[int]], shape: Sequence[int], default: Sequence[Cut], names: Sequence[str] | None
-) -> tuple[Cut | str, ...]:
-    cuts: list[Cut | str] = list(default)
-    known = list(names) if names else [str(axis) for axis in range(len(shape))]
-    for item in items:
-        name, equals, value = str(item).partition("=")
-        name = name.strip()
-        if not equals or name not in known:
-            raise UsageError(f"{item!r} names no axis: write NAME=CHUNK with one of {', '.join(known)}")
-        axis = known.index(name)
-        cuts[axis] = _cut(value, shape[axis])
-    return tuple(cuts)
-
-
-def _cut(item: int | str | Sequence[int], length: int) -> Cut | str:
+def _cut(item: Any, length: int) -> Cut | str:
     if isinstance(item, str):
         item = item.strip()
         if item == AUTO:
             return AUTO
-        if item == "full":
+        if item == FULL:
             return max(length, 1)
         if "+" in item.lstrip("+"):
-            item = [_integer(part, "a chunk", 1) for part in item.split("+")]
-    if isinstance(item, str | int):
+            item = item.split("+")
+    if isinstance(item, str) or not isinstance(item, Iterable):
         number = _integer(item, "a chunk", -1)
         if number == 0:
             raise UsageError("a chunk length must be at least 1, or -1 for the whole axis, not 0")
@@ -84,60 +95,150 @@ def _cut(item: int | str | Sequence[int], length: int) -> Cut | str:
     return lengths
 
 
-def parse_region(text: str | Sequence[slice] | None, shape: Sequence[int]) -> Box:
-    """A region like `10:200,:,5:90` in the source's axes."""
-    if text is None:
+# ---------------------------------------------------------------- regions
+def parse_region(region: Ranges | None, shape: Sequence[int], names: Sequence[str] | None = None) -> Box:
+    """A region like `10:200,:,5:90` in the source's axes; axes that are not named, or come last, are taken whole."""
+    if region is None:
         return Box.whole(tuple(shape))
-    slices = [_slice(part) for part in text.split(",")] if isinstance(text, str) else list(text)
-    if text == "()":
-        slices = []
-    if len(slices) != len(shape):
-        raise UsageError(f"the region {_shown(text)} has {len(slices)} axes, the array has {len(shape)}")
-    bounds = []
-    for part, length in zip(slices, shape, strict=True):
-        if part.step not in (None, 1):
-            raise UsageError(f"the region {_shown(text)} has a step; only whole ranges can be taken")
-        start, stop, _ = part.indices(length)
-        if part.stop is not None and part.stop > length:
-            raise UsageError(f"the range {_range(part)} ends at {part.stop}, beyond the axis: its length is {length}")
-        if start >= stop:
-            raise UsageError(f"the range {_range(part)} takes nothing from an axis of length {length}")
-        bounds.append((start, stop))
+    parts: list[Any] = [slice(None)] * len(shape)
+    named = _named(region, len(shape), names, "START:STOP")
+    if named is not None:
+        for axis, item in named.items():
+            parts[axis] = item
+    else:
+        parts = _filled(_items(region), len(shape), region)
+    bounds = [_bounds(part, length, region) for part, length in zip(parts, shape, strict=True)]
     return Box(tuple(a for a, _ in bounds), tuple(b for _, b in bounds))
 
 
-def parse_order(text: str | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """A permutation of the axes like `2,0,1`."""
-    if text is None:
-        return tuple(range(ndim))
-    axes = parse_shape(text)
-    if sorted(axes) != list(range(ndim)):
-        raise UsageError(f"a transpose of {ndim} axes is a permutation of 0..{ndim - 1}, not {_shown(text)}")
-    return axes
+def _filled(items: list[Any], ndim: int, region: object) -> list[Any]:
+    """One item for every axis: those that are left out are whole."""
+    rest = [number for number, item in enumerate(items) if item is Ellipsis or _is_text(item, REST)]
+    given = len(items) - len(rest)
+    if given > ndim:
+        raise UsageError(f"the region {_shown(region)} has {given} axes, the array has {ndim}")
+    if len(rest) > 1:
+        raise UsageError(f"the region {_shown(region)} leaves axes out twice: one {REST} is enough")
+    place = rest[0] if rest else len(items)
+    return [*items[:place], *[slice(None)] * (ndim - given), *items[place + 1 :]]
+
+
+def _bounds(part: Any, length: int, region: object) -> tuple[int, int]:
+    part = _slice(part, length)
+    if part.step not in (None, 1):
+        raise UsageError(f"the region {_shown(region)} has a step; only whole ranges can be taken")
+    start, stop, _ = part.indices(length)
+    if part.stop is not None and part.stop > length:
+        raise UsageError(f"the range {_range(part)} ends at {part.stop}, beyond the axis: its length is {length}")
+    if start >= stop:
+        raise UsageError(f"the range {_range(part)} takes nothing from an axis of length {length}")
+    return start, stop
+
+
+def _slice(part: Any, length: int) -> slice:
+    """A range along an axis; one number is one index, which counts from the end where it is negative."""
+    if isinstance(part, str):
+        numbers = part.strip().split(":")
+        if len(numbers) > 3:
+            raise UsageError(f"a range is START:STOP, not {part!r}")
+        if len(numbers) > 1:
+            part = slice(*(number.strip() or None for number in numbers))
+    if isinstance(part, slice):
+        return slice(
+            *(None if n is None else _integer(n, "a region", -(2**62)) for n in (part.start, part.stop, part.step))
+        )
+    start = _integer(part, "a region", -(2**62))
+    start = start + length if start < 0 else start
+    if start < 0:
+        raise UsageError(f"the index {part} lies before the axis: its length is {length}")
+    return slice(start, start + 1)
 
 
 def _range(part: slice) -> str:
     return f"{'' if part.start is None else part.start}:{'' if part.stop is None else part.stop}"
 
 
-def _slice(text: str) -> slice:
-    parts = text.strip().split(":")
-    if len(parts) == 1:
-        start = _integer(parts[0], "a region", 0)
-        return slice(start, start + 1)
-    if len(parts) > 3:
-        raise UsageError(f"a range is START:STOP, not {text!r}")
-    return slice(*(_integer(part, "a region", -(2**62)) if part.strip() else None for part in parts))
+# ---------------------------------------------------------------- orders
+def parse_order(order: Order | None, ndim: int, names: Sequence[str] | None = None) -> tuple[int, ...]:
+    """A permutation of the axes like `2,0,1` or, by name, `z,y,x`."""
+    if order is None:
+        return tuple(range(ndim))
+    if isinstance(order, Mapping):
+        raise UsageError(f"a transpose is a list of axes, not {order!r}")
+    axes = tuple(parse_axis(item, ndim, names) for item in _items(order))
+    if sorted(axes) != list(range(ndim)):
+        known = f", or {','.join(names)} in another order" if names else ""
+        raise UsageError(f"a transpose of {ndim} axes is a permutation of 0..{ndim - 1}{known}; not {_shown(order)}")
+    return axes
 
 
-def _integer(value: object, what: str, least: int) -> int:
+# ---------------------------------------------------------------- axes, integers and lists
+def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
+    """An axis by its name or its number."""
+    if isinstance(item, str) and names and item.strip() in names:
+        return list(names).index(item.strip())
+    if isinstance(item, str) and not _INTEGER.fullmatch(item.strip()):
+        known = f"the axes are {', '.join(names)}" if names else f"the axes have no names, but numbers below {ndim}"
+        raise UsageError(f"{item!r} names no axis: {known}")
+    number = _integer(item, "an axis", -ndim)
+    if number >= ndim:
+        raise UsageError(f"there is no axis {number}: the array has {ndim}, counted from 0")
+    return number % ndim if ndim else number
+
+
+def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dict[int, Any] | None:
+    """What is given by the name of its axis, by axis; None where nothing is."""
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        items = [] if isinstance(value, slice) or _is_integer(value) or value is Ellipsis else _items(value)
+        if not any(isinstance(item, str) and "=" in item for item in items):
+            return None
+        pairs = [str(item).partition("=")[::2] for item in items]
+        if nameless := [item for item in items if "=" not in str(item)]:
+            raise UsageError(f"{nameless[0]!r} names no axis: write NAME={what}")
+    found: dict[int, Any] = {}
+    for name, item in pairs:
+        axis = parse_axis(name, ndim, names)
+        if axis in found:
+            raise UsageError(f"{name!r} is given twice in {_shown(value)}")
+        found[axis] = item
+    return found
+
+
+def _items(value: Any) -> list[Any]:
+    """What is listed: by commas in text; a single thing is a list of one."""
+    if isinstance(value, str):
+        return [] if value.strip() in ("", "()") else value.split(",")
+    if isinstance(value, Iterable) and not _is_integer(value):
+        return list(value)
+    return [value]
+
+
+def _is_text(item: Any, text: str) -> bool:
+    return isinstance(item, str) and item.strip() == text
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether something counts as an integer: not a truth value, and not an array of one number."""
+    shape: Any = getattr(value, "shape", ())
+    if isinstance(value, bool) or shape:
+        return False
+    try:
+        as_index(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _integer(value: Any, what: str, least: int) -> int:
     if isinstance(value, str):
         if not _INTEGER.fullmatch(value.strip()):
             raise UsageError(f"{what} is made of integers, not {value!r}")
         value = int(value)
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if not _is_integer(value):
         raise UsageError(f"{what} is made of integers, not {value!r}")
-    number = int(value.__index__())
+    number = as_index(value)
     if not least <= number <= MAX_LENGTH:
         raise UsageError(f"{what} cannot have the length {number}: it is from {least} to 2**62 = {MAX_LENGTH}")
     return number

@@ -20,6 +20,7 @@ from typing import Any
 
 from reblock.geometry import Grid
 from reblock.model.layout import Access, Layout
+from reblock.units import format_size
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Plan:
     """Units that are decoded at once, and boxes that are encoded at once: one per core."""
     memory_bytes: int = 0
     """What the engine may allocate: all that the plan needs, and room for writes to lag behind reads."""
+
+    def __repr__(self) -> str:
+        passes = "1 pass" if len(self.passes) == 1 else f"{len(self.passes)} passes"
+        return f"<reblock Plan: {self.strategy}, {passes}, {format_size(self.memory_bytes)} of memory>"
 
     def sides(self, source: Layout, target: Layout) -> list[tuple[Pass, Layout, Layout]]:
         """Each pass with the layout it reads and the layout it writes."""

@@ -27,7 +27,7 @@ from reblock.planner.thrift import least_memory
 from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.strategies.family import fit
-from reblock.units import format_size
+from reblock.units import format_seconds, format_size
 
 #: Asks everybody and takes the best.
 AUTO = "auto"
@@ -89,6 +89,11 @@ class Decision:
     """What strategies proposed, the chosen one first, then by rank, then the refusals."""
     unasked: tuple[str, ...] = ()
     """Strategies whose plans could not have been better."""
+
+    def __repr__(self) -> str:
+        cost = self.cost
+        seconds, size = format_seconds(cost.seconds), format_size(cost.peak_bytes)
+        return f"<reblock Decision: {self.plan.strategy}, {cost.seeks:,} seeks, {size} of memory, {seconds}>"
 
     @property
     def excess(self) -> float:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError
+from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError, option
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
@@ -228,7 +228,10 @@ class BlocksFormat:
         if self.suffix == "bin" or schema.order in (straight, straight[::-1]):
             return schema.order, []
         if "order" in asked:
-            raise UsageError(f".npy blocks lie in C or Fortran order, not {list(schema.order)}; try --to rawblocks")
+            raise UsageError(
+                f".npy blocks lie in C or Fortran order, not {list(schema.order)}; "
+                f"try {option('to_format', 'rawblocks')}"
+            )
         return straight, [f"axes lie in C order, not {list(schema.order)}: .npy blocks hold C or Fortran order only"]
 
 

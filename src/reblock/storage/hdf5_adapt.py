@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import UsageError
+from reblock.errors import UsageError, option
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
@@ -70,8 +70,8 @@ def _times(schema: Schema, asked: Collection[str]) -> Schema:
     if added is None or "dtype" in asked:
         unit = "" if added else f", and CF has no unit of {np.datetime_data(dtype)}"
         raise UsageError(
-            f"HDF5 has no dates and durations such as {dtype}{unit}: convert to zarr first, with --dtype "
-            f"'{dtype.kind}8[s]' for example; dates from D to ns then become int64 with CF attributes here"
+            f"HDF5 has no dates and durations such as {dtype}{unit}: convert to zarr first, with "
+            f"{option('dtype', f'{dtype.kind}8[s]')} for example; dates from D to ns then become int64 with CF attributes here"
         )
     replaced = [name for name in added if name in schema.attributes]
     notes = [f"attribute {name!r} became that of the dates" for name in replaced]

@@ -98,7 +98,7 @@ class _Search:
         try:
             return self._roots.resolve(path)
         except ExternalError as error:
-            raise ExternalError(f"{start}: {error}") from None
+            raise ExternalError(f"{start}: {error.message}") from None
 
 
 def _beside(path: str, name: str) -> str:

@@ -63,7 +63,7 @@ def receive(stream: Stream) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- errors
 def pack_error(error: ReblockError) -> list[Any]:
     """An error as JSON."""
-    return [type(error).__name__, str(error), getattr(error, "path", ""), getattr(error, "errno", 0)]
+    return [type(error).__name__, error.message, getattr(error, "path", ""), getattr(error, "errno", 0)]
 
 
 def unpack_error(value: Any) -> ReblockError:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import FormatError
+from reblock.errors import FormatError, command
 from reblock.model.ledger import Sums
 from reblock.storage.files import disk_errors, open_regular, sync, write_file
 
@@ -125,7 +125,7 @@ class Journal:
                 header = _open_line(file.readline(_LONGEST))
                 if header is None or header.get("journal") != VERSION:
                     raise FormatError(
-                        f"{path} is no journal of version {VERSION}: remove the unfinished run with `reblock clean`"
+                        f"{path} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
                     )
                 trusted = file.tell()
                 while (line := file.readline(_LONGEST)) and _open_line(line) is not None:

@@ -23,6 +23,7 @@ from reblock.errors import ExternalError, FormatError, ReblockError, StorageErro
 from reblock.geometry import Box, Grid
 from reblock.geometry.grid import Cut, inverse
 from reblock.model import Layout
+from reblock.model.schema import clear_padding
 from reblock.storage import registry
 from reblock.storage.hdf5_file import Elsewhere, find_dataset, open_file
 from reblock.storage.location import Location
@@ -75,6 +76,7 @@ class LibraryArray:
                 # The ellipsis keeps an array an array where there are no axes.
                 here: Any = (*part.within(box).slices, ...)
                 out[here] = self.fetch(part.slices)
+        clear_padding(out)
         return out
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from reblock.errors import CorruptError, DiskError, UsageError
 from reblock.geometry import Grid
+from reblock.geometry.grid import chunk_text
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.roots import Roots
@@ -118,6 +119,9 @@ class NpyFormat:
             if value and name in asked:
                 raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} cannot be had; try zarr")
         order, notes = self._order(schema, asked)
+        whole = _one_chunk(schema.shape)
+        if "chunks" in asked and Grid.of(schema.shape, schema.chunks).count > 1:
+            notes.append(f"chunks {chunk_text(schema.chunks)} are ignored: npy is one array without chunks")
         if schema.codec:
             notes.append(f"codec {schema.codec} is not kept: npy is not encoded")
         if schema.fill_value is not None:
@@ -128,7 +132,7 @@ class NpyFormat:
             notes.append(f"names of axes {', '.join(schema.axes)} are not kept: npy has none")
         return replace(
             schema,
-            chunks=_one_chunk(schema.shape),
+            chunks=whole,
             shards=None,
             order=order,
             codec=Codec(),

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from operator import attrgetter
 
-from reblock.errors import DiskError, FormatError, StorageError, UsageError
+from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
 from reblock.model.store import Format, Store
 from reblock.storage.files import disk_errors, kind_of
 from reblock.storage.location import Location
@@ -85,7 +85,7 @@ def detect(path: str) -> Format:
         try:
             candidate = _load(known)
         except UsageError as error:
-            broken.append(str(error))
+            broken.append(error.message)
             continue
         try:
             if candidate.probe(path):
@@ -102,7 +102,8 @@ def detect(path: str) -> Format:
         return get(guess)
     missing = f" ({'; '.join(broken)})" if broken else ""
     raise FormatError(
-        f"{path}: {kind_of(found.st_mode)} of no known format; say which with --from: {', '.join(_table())}{missing}"
+        f"{path}: {kind_of(found.st_mode)} of no known format; say which with {option('from_format')}: "
+        f"{', '.join(_table())}{missing}"
     )
 
 
@@ -117,7 +118,7 @@ def for_target(path: str, to: str | None = None) -> Format:
         endings = ", ".join(f"{suffix} ({known.name})" for known in _OWN for suffix in known.suffixes or ())
         raise UsageError(
             f"{path}: the format of a new array is not clear; end the name in {endings} or / (blocks), "
-            f"or say it with --to: {', '.join(_table())}"
+            f"or say it with {option('to_format')}: {', '.join(_table())}"
         )
     return get(name)
 

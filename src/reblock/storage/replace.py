@@ -6,7 +6,7 @@ import os
 import stat
 from itertools import islice
 
-from reblock.errors import ReblockError, TargetExistsError
+from reblock.errors import ReblockError, TargetExistsError, option
 from reblock.model.store import Replaceable
 from reblock.storage import registry
 from reblock.storage.files import disk_errors, kind_of
@@ -51,5 +51,5 @@ def _is_empty(path: str, found: os.stat_result) -> bool:
 
 def _refusal(path: str, why: str) -> TargetExistsError:
     return TargetExistsError(
-        f"{path} {why}; --overwrite replaces an array and nothing else, so move it away or choose another name"
+        f"{path} {why}; {option('overwrite', True)} replaces an array and nothing else, so move it away or choose another name"
     )

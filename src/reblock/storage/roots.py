@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reblock.errors import ExternalError, UsageError
+from reblock.errors import ExternalError, UsageError, option
 from reblock.storage.files import disk_errors
 
 #: Folders that are remembered; a walk over more of them forgets the first ones.
@@ -55,7 +55,7 @@ class FileRoots:
         if not self._holds(real):
             raise ExternalError(
                 f"{path} leads to {real}, outside of {self.real}: if that can be trusted, "
-                f"allow it with --allow-external {os.path.dirname(real)}"
+                f"allow it with {option('allow_external', [os.path.dirname(real)])}"
             )
         return real
 
@@ -83,5 +83,5 @@ class FileRoots:
 def _real_folder(path: str) -> str:
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(real):
-        raise UsageError(f"--allow-external {path}: there is no such folder")
+        raise UsageError(f"{option('allow_external', [path])}: there is no such folder")
     return real

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from reblock.errors import DiskError, ReblockError, TargetExistsError, UsageError
+from reblock.errors import DiskError, ReblockError, TargetExistsError, UsageError, option
 from reblock.storage.durable import Name, exchange, rename_new
 from reblock.storage.files import disk_errors, kind_of
 from reblock.storage.journal import Journal
@@ -86,7 +86,9 @@ class Staging:
         with disk_errors("the target cannot be made:", self.target), suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(self.target)
             if not self.overwrite:
-                raise TargetExistsError(f"{self.target} exists: choose another name, or give --overwrite to replace it")
+                raise TargetExistsError(
+                    f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
+                )
             check_replaceable(self.target)
         check_folder(parent, "the target's folder")
 
@@ -170,7 +172,8 @@ class Staging:
                     rename_new(old, new)
                 except FileExistsError:
                     raise TargetExistsError(
-                        f"{self.target} was made by somebody else meanwhile: move it away, or give --overwrite"
+                        f"{self.target} was made by somebody else meanwhile: move it away, "
+                        f"or give {option('overwrite', True)}"
                     ) from None
             elif new.is_free or not (old.is_folder or new.is_folder):
                 old.rename(new)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import FormatError, UsageError
+from reblock.errors import FormatError, UsageError, option
 from reblock.geometry import Axis
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
@@ -56,13 +56,17 @@ class _Adapter:
         if problem := dtype_problem(self.dtype):
             raise UsageError(f"zarr v{self.version}: {problem}")
         if extended(self.dtype):
-            raise UsageError(f"zarr holds float64 and complex128 at the most, not {self.dtype}; try --dtype f8")
+            raise UsageError(
+                f"zarr holds float64 and complex128 at the most, not {self.dtype}; try {option('dtype', 'f8')}"
+            )
         if self.dtype.kind in "mM" and np.datetime_data(self.dtype)[0] == "generic":
-            raise UsageError(f"zarr has no dates and durations without a unit; try --dtype {self.dtype.str}[s]")
+            raise UsageError(
+                f"zarr has no dates and durations without a unit; try {option('dtype', self.dtype.str + '[s]')}"
+            )
         if self.version == 3 and self.dtype.kind in UNSTABLE_KINDS:
             self.notes.append(
                 f"zarr v3 has no stable specification of type {self.dtype.str}: zarr-python reads it, others may not "
-                "(zarr v2 has one: --to zarr2)"
+                "(zarr v2 has one)"
             )
         if self.version == 3 and self.dtype.str[0] == ">":
             self.notes.append("byte order is kept in the chunks; zarr readers show little-endian, values are equal")
@@ -186,7 +190,8 @@ class _Adapter:
         for stage in codec.stages:
             if self.version == 3 and "codec" not in self.asked and not specified(stage):
                 return (
-                    f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))} (zarr v2 has more: --to zarr2)"
+                    f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))} "
+                    f"(zarr v2 has more: {option('to_format', 'zarr2')})"
                 )
             if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
                 return f"codec {stage.name} takes {most:,} bytes at the most, a chunk has {chunk_bytes:,}"
