@@ -71,7 +71,8 @@ def _times(schema: Schema, asked: Collection[str]) -> Schema:
         unit = "" if added else f", and CF has no unit of {np.datetime_data(dtype)}"
         raise UsageError(
             f"HDF5 has no dates and durations such as {dtype}{unit}: convert to zarr first, with "
-            f"{option('dtype', f'{dtype.kind}8[s]')} for example; dates from D to ns then become int64 with CF attributes here"
+            f"{option('dtype', f'{dtype.kind}8[s]')} for example; dates from D to ns then become int64 with CF "
+            "attributes here"
         )
     replaced = [name for name in added if name in schema.attributes]
     notes = [f"attribute {name!r} became that of the dates" for name in replaced]

@@ -51,5 +51,6 @@ def _is_empty(path: str, found: os.stat_result) -> bool:
 
 def _refusal(path: str, why: str) -> TargetExistsError:
     return TargetExistsError(
-        f"{path} {why}; {option('overwrite', True)} replaces an array and nothing else, so move it away or choose another name"
+        f"{path} {why}; {option('overwrite', True)} replaces an array and nothing else, so move it away "
+        "or choose another name"
     )
