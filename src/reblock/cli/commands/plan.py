@@ -64,7 +64,7 @@ def command(
     if target is not None:
         try:
             notes = api.check(job, overwrite=overwrite, scratch=scratch, digest=not no_digest)
-        except ReblockError as error:
+        except (ReblockError, OSError) as error:
             notes = [f"run would refuse: {error}"]
     document = job.to_json()
     document["notes"] += notes
