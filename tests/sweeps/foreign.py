@@ -29,7 +29,7 @@ from sweeps.libraries import Array, bits
 #: Seconds that a dataset may take.
 LONGEST = 120
 #: Larger datasets are left out.
-MOST_BYTES = 64 << 20
+MOST_BYTES = 512 << 20
 #: What every dataset is made into.
 TARGETS = ("out.zarr", "out.h5", "out.npy")
 
@@ -65,7 +65,10 @@ def library_reads(path: str, name: str) -> tuple[Array | str, dict[str, Any]]:
     """Elements and attributes as the library gives them."""
     if os.path.isdir(path):
         found = zarr.open_array(path, mode="r")
-        return np.asarray(found[...]), dict(found.attrs)
+        kept = dict(found.attrs)
+        if names := getattr(found.metadata, "dimension_names", None):
+            kept["DIMENSION_LABELS"] = [name or "" for name in names]  # what HDF5 calls the same
+        return np.asarray(found[...]), kept
     with h5py.File(path) as file:
         found = file[name]
         attributes: dict[str, Any] = {}

@@ -103,7 +103,7 @@ def check_job(number: int, folder: Path) -> None:
     """Make a job, carry it out and judge it; every third has the least memory, every third any strategy."""
     chance = random.Random(f"job {number}")
     job = make_job(chance, folder)
-    memory = least_memory(job) if number % 3 == 0 else chance.choice([1 << 20, 1 << 23, 1 << 30])
+    memory = least_memory(job) if number % 3 == 0 else chance.choice([1 << 22, 1 << 24, 1 << 30])
     report = reblock.run(_plan(chance, job, memory, by_name=number % 3 == 2))
     predicted, measured = report.predicted, report.measured
     seen = {name: (getattr(predicted, name), getattr(measured, name)) for name in COUNTS}

@@ -16,9 +16,8 @@ Objects that are read in one piece go to readers many at a time, raw ones throug
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import takewhile
 from threading import Event, Lock, Semaphore, local
 from time import perf_counter
 
@@ -332,14 +331,9 @@ class _Pipeline:
 
     def _read_units(self, visit: Visit, window: Window) -> None:
         times = Times()
+        arrived = read_units(visit, self._source, self._staging(), times, self._decoding)
         if visit.view.store.reads is Way.BOX:
-            began = perf_counter()
-            with self._serial:
-                some = read_units(visit, self._source, self._staging(), times, self._decoding)
-                arrived: Iterable[Loaded] = list(takewhile(lambda _: not self._stop(), some))
-            times.read += perf_counter() - began
-        else:
-            arrived = read_units(visit, self._source, self._staging(), times, self._decoding)
+            arrived = self._one_at_a_time(arrived, times)
         for loaded in arrived:
             if loaded.missing:
                 require_fill(visit)
@@ -348,6 +342,17 @@ class _Pipeline:
                 break
         with self._lock:
             self.measured.times.add(times)
+
+    def _one_at_a_time(self, some: Iterator[Loaded], times: Times) -> Iterator[Loaded]:
+        """The same, where only one thread may read; it lets others read while it copies."""
+        while True:
+            began = perf_counter()
+            with self._serial:
+                loaded = None if self._stop() else next(some, None)
+            times.read += perf_counter() - began
+            if loaded is None:
+                return
+            yield loaded
 
     def _deliver(self, loaded: Loaded, window: Window, times: Times, *, missing: bool) -> None:
         """Copy elements into their write boxes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from time import perf_counter
 from typing import NamedTuple, NoReturn, Self
@@ -139,11 +139,14 @@ def full_axes(layout: Layout, access: Access, coalesced: int) -> Collection[int]
 def visits(view: View, box: Box, full: Collection[int], piece_bytes: int) -> Iterator[Visit]:
     """The visits that one read box pays; along the `full` axes raw objects are read in full."""
     layout = view.layout
-    raw = not (layout.encoded or layout.indexed or view.store.reads is Way.BOX)
+    raw = not (layout.encoded or layout.indexed)
     for index in layout.objects.touching(box):
         reach = layout.objects.box(index).intersect(box)
-        if reach is not None:
-            yield raw_visit(view, index, reach, full, piece_bytes) if raw else unit_visit(view, index, reach)
+        if reach is None:
+            continue
+        visit = raw_visit(view, index, reach, full, piece_bytes) if raw else unit_visit(view, index, reach)
+        # A store that reads boxes itself is asked for the same pieces, so that they fit and count as planned.
+        yield replace(visit, raw=False) if view.store.reads is Way.BOX else visit
 
 
 def raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece_bytes: int) -> Visit:
@@ -283,11 +286,16 @@ def read_units(
     times = times or Times()
     store = visit.view.store
     if store.reads is Way.BOX:
+        counted = False
         for piece in visit.pieces:
+            if not piece.wanted.size:
+                continue
             box = visit.view.store_box(piece.wanted)
             out = np.empty(box.shape, visit.view.layout.dtype)
-            stored = store.read_box(box, out)
-            yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes), filled=not stored)
+            filled = not store.read_box(box, out) and not counted
+            # An object that is not stored counts once, not for each of its pieces.
+            counted = counted or (filled and piece.offsets is not None)
+            yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes), filled=filled)
         return
     with _Files(disk, visit.number, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
 
