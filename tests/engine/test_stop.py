@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import pipeline, recheck, writing
+from reblock.engine import claims, native, pipeline, recheck, writing
 from reblock.engine.seen import Seen
 from reblock.engine.view import View
 from reblock.engine.writing import cores
@@ -129,6 +129,20 @@ def test_a_look_at_what_was_finished_can_be_stopped(monkeypatch: pytest.MonkeyPa
     assert looking.late <= cores()
     # What was finished before the look is still known.
     assert finish("y.h5").resumed_boxes >= BOXES // 2
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_very_many_boxes_of_one_chunk(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is taken for some of them at a time."""
+    np.save("x.npy", np.zeros((60, 50), "u1"))
+    for module in (claims, pipeline):
+        monkeypatch.setattr(module, "MOST_CLAIMS", 8)
+    if not compiled:
+        monkeypatch.setattr(native, "library", lambda: None)
+    stopper = slowed(monkeypatch, claims.Claims, "_take", seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        reblock.run(reblock.plan("x.npy", "y/", chunks="1,1"), cancelled=stopper.stopped.is_set)
+    assert stopper.late <= 1
 
 
 def test_a_look_at_the_source_can_be_stopped() -> None:

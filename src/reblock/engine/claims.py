@@ -26,6 +26,9 @@ from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Layout, Pass
 
+#: Boxes that memory is taken for before anybody looks whether the run is cancelled.
+MOST_CLAIMS = 1 << 13
+
 
 class Claims:
     """Takes whole boxes."""
@@ -67,7 +70,9 @@ class Claims:
         positions = list(window.touching(box)) if box.size else []
         claimed = 0
         while claimed < len(positions):
-            claimed += self.claim(window, positions[claimed:], wait=True)
+            # Who asks this is told to stop, where the run is cancelled; the next claim then raises.
+            self.buffers.idle()
+            claimed += self.claim(window, positions[claimed : claimed + MOST_CLAIMS], wait=True)
         return any(window.buffers[position] is not None for position in positions)
 
     def _take(self, window: Window, positions: list[int], *, wait: bool = False) -> int:

@@ -37,7 +37,7 @@ from reblock.engine.buffers import (
     keep_freed_memory,
     return_freed_memory,
 )
-from reblock.engine.claims import claims
+from reblock.engine.claims import MOST_CLAIMS, claims
 from reblock.engine.disk import PAGE_BYTES, Disk
 from reblock.engine.encoded import Units
 from reblock.engine.raw import Raw, compiled_moves
@@ -239,13 +239,14 @@ class _Pipeline:
             while start < count:
                 stop = min(start + step, count)
                 touched = bisect_left(touches, some.first + stop, claimed)
-                claimed += self._claims.claim(window, positions[claimed:touched])
+                claimed += self._claims.claim(window, positions[claimed : min(touched, claimed + MOST_CLAIMS)])
                 while claimed < touched:
                     # What was claimed can only become free if what goes there is on its way.
                     first = touches[claimed] - some.first
                     self._send(some, start, first, window)
                     start = max(start, first)
-                    claimed += self._claims.claim(window, positions[claimed:touched], wait=True)
+                    some_more = positions[claimed : min(touched, claimed + MOST_CLAIMS)]
+                    claimed += self._claims.claim(window, some_more, wait=True)
                 self._send(some, start, stop, window)
                 start = stop
 
