@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import check, clean, info, open, plan, repartition, run, status, verify
+    from reblock.api import check, clean, info, open, plan, repartition, resume, run, status, verify
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -55,12 +55,13 @@ __all__ = [
     "open",
     "plan",
     "repartition",
+    "resume",
     "run",
     "status",
     "verify",
 ]
 
-_API = frozenset({"check", "clean", "info", "open", "plan", "repartition", "run", "status", "verify"})
+_API = frozenset({"check", "clean", "info", "open", "plan", "repartition", "resume", "run", "status", "verify"})
 
 
 def __getattr__(name: str) -> object:

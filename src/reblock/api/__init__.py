@@ -3,6 +3,7 @@
 from reblock.api.array import DEFAULT_MEMORY, Array, open
 from reblock.api.compare import Difference, Verdict, info, verify
 from reblock.api.job import Job, check, plan, repartition, run
+from reblock.api.resumption import find_job, resume
 from reblock.api.unfinished import Unfinished, clean, status
 
 __all__ = [
@@ -14,10 +15,12 @@ __all__ = [
     "Verdict",
     "check",
     "clean",
+    "find_job",
     "info",
     "open",
     "plan",
     "repartition",
+    "resume",
     "run",
     "status",
     "verify",

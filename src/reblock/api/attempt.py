@@ -10,14 +10,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from reblock.api.identity import differences, identify, source_changed
+from reblock.api.identity import differences, identify, job_of, source_changed
 from reblock.api.meter import Meter
 from reblock.api.resume import find_finished, trust_scratch
 from reblock.api.scratch import KeptScratch, kept_folder, remove_kept
@@ -31,11 +31,12 @@ from reblock.errors import (
     Interrupted,
     ReblockError,
     StorageError,
+    TargetExistsError,
     UnevenError,
     UnfinishedError,
     command,
 )
-from reblock.model import Format, Plan, Record, Schema, Store
+from reblock.model import NO_RECORD, Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
 from reblock.storage.journal import Journal
 from reblock.storage.location import Location
@@ -69,6 +70,10 @@ class Attempt:
     """Told how far the run is."""
     cancelled: Callable[[], bool]
     """Whether to stop."""
+    exist_ok: bool = False
+    """Whether a target that the same job has made before is as good as a new one."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for, so that the run can go on without being asked again."""
     budget_bytes: int = 0
     """Memory that the user granted; so much may wait to be made durable at the least."""
     scratch_bytes: int = 0
@@ -77,6 +82,8 @@ class Attempt:
     """What each pass took."""
     resumed: int = 0
     """Write boxes that were found finished."""
+    is_done: bool = False
+    """Whether another run had done it all."""
     sums: str | None = None
     """Digest of the whole array."""
     notes: list[str] = field(default_factory=list)
@@ -111,10 +118,16 @@ class Attempt:
             scratch=scratch if self.plan.scratch else None,
         )
 
+    @cached_property
+    def _job(self) -> str:
+        return job_of(self._problem)
+
     def look(self) -> list[str]:
         """What `run` would begin with, for people; raises what it would raise, and touches nothing."""
         self.staging.look()
         boxes = done = 0
+        if self.is_made():
+            return self.notes
         with self.staging.looking() as journal:
             if journal is not None and self._is_left(journal):
                 if self._is_published(journal):
@@ -131,20 +144,43 @@ class Attempt:
         """Make the target, or go on making it."""
         journal = self._find()
         if journal is not None and self._is_published(journal):
-            self.measured = [Measured() for _ in self.plan.passes]
-            self.resumed, self.sums = sum(journal.header["boxes"]), (journal.complete() or {}).get("digest")
+            self._take_over((journal.complete() or {}).get("digest"), "a run before had only to tidy up")
         else:
             self.staging.restore()
-            self._check_place()
-            if journal is None:
-                journal = self._begin()
-            self._work(journal)
+            if not self.is_made():
+                self._check_place()
+                self._work(self._begin() if journal is None else journal)
         self._remove_scratch()
         self.staging.remove(finished=True)
         if self.staging.left:
             self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and is left where it is")
 
     # ---------------------------------------------------------------- what is there
+    def is_made(self) -> bool:
+        """Whether the target is there and the same job has made it, where that will do; else nothing is replaced."""
+        if self.is_done or not self.exist_ok or not os.path.lexists(self.staging.target):
+            return self.is_done
+        try:
+            record = self.format.open(self.target.path, self.target.inner).schema.record
+        except StorageError as error:
+            record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error}"
+        else:
+            room = "a .npy file has no place for that" if self.format.name == "npy" else "reblock did not make it"
+            why = f"it does not say which job made it: {room}" if record.job is None else "another job made it"
+        if record.job == self._job:
+            self._take_over(record.digest, "the same job had made it")
+            return True
+        if self.staging.overwrite:
+            return False
+        raise TargetExistsError(f"{self.target} exists, and {why}; choose another name, or replace it with --overwrite")
+
+    def _take_over(self, sums: str | None, why: str) -> None:
+        """All is done."""
+        self.is_done = True
+        self.measured = [Measured() for _ in self.plan.passes]
+        self.resumed, self.sums = sum(sweep.writes.count for sweep in self.plan.passes), sums
+        self.notes.append(f"{self.target} is complete already: {why}")
+
     def _find(self) -> Journal | None:
         """The journal of an earlier attempt at the same problem."""
         journal = self.staging.find_journal()
@@ -214,6 +250,7 @@ class Attempt:
             "bytes": self.format.layout(self.schema).nbytes,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "source": self._source.times,
+            "request": dict(self.request),
         }
         return self.staging.begin_journal(header)
 
@@ -295,7 +332,7 @@ class Attempt:
         self.notes += self._source.settle(journal, *read, self.cancelled)
         if self.digest:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
-        store.commit(Record(digest=self.sums))
+        store.commit(Record(digest=self.sums, job=self._job))
 
     def _parts(self, ledger: GroupCommit) -> list[float]:
         """Which part of each pass is finished; passes that take turns are as far as the last one."""

@@ -46,6 +46,20 @@ def identify(
     return found
 
 
+def job_of(problem: Mapping[str, Any]) -> str:
+    """What a problem makes of what, as one short word: not where either lies, nor how it is done.
+
+    It is stored with the array, see `Record`.
+    """
+    source, target = problem["source"], problem["target"]
+    made = {
+        "source": [Location.parse(source["array"]).inner, list(source["files"].values()), source["chunks"]],
+        "target": {key: value for key, value in target.items() if key != "array"},
+        **{key: problem[key] for key in ("region", "transpose", "missing chunks")},
+    }
+    return hashlib.blake2b(json.dumps(made, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two problems, in words; the plan only where nothing else explains it."""
     before, now = ({**one, "source": {**one["source"], "chunks": None}} for one in (before, now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -14,6 +14,7 @@ from reblock.api.apart import check_apart
 from reblock.api.array import DEFAULT_MEMORY, Array, Where, open_array
 from reblock.api.attempt import Attempt
 from reblock.api.meter import Meter, Progress
+from reblock.api.recall import remember
 from reblock.api.request import (
     abstract_layouts,
     find_device,
@@ -27,7 +28,7 @@ from reblock.api.request import (
 from reblock.api.scratch import kept_folder
 from reblock.api.source import Files, first_change
 from reblock.api.space import foresee
-from reblock.api.unfinished import clean
+from reblock.api.unfinished import remove_unfinished
 from reblock.engine import Report, View, cores, measured_cost, total_times
 from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
@@ -58,6 +59,8 @@ class Job:
     """The target's format."""
     schema: Schema
     """What the target will be."""
+    request: Mapping[str, Any] | None = None
+    """What was asked for; None for a plan that cannot be run."""
     whole: Job | None = None
     """The same without reading chunks in parts, for a source whose chunks turn out not to be divided alike."""
     files: Files = field(default_factory=list, repr=False, compare=False)
@@ -135,6 +138,30 @@ def plan(
     >>> job.decision.problem.lower_bound_seeks
     96
     """
+    given = {
+        "source": source,
+        "target": target,
+        "chunks": chunks,
+        "shards": shards,
+        "transpose": transpose,
+        "region": region,
+        "codec": codec,
+        "checksum": checksum,
+        "dtype": dtype,
+        "memory": parse_size(memory),
+        "strategy": strategy,
+        "objective": objective,
+        "device": device,
+        "target_device": target_device,
+        "scratch_device": scratch_device,
+        "scratch_limit": None if scratch_limit is None else parse_size(scratch_limit),
+        "scratch_objects": scratch_objects,
+        "memory_model": memory_model,
+        "from_format": from_format,
+        "allow_external": tuple(allow_external),
+        "to_format": to_format,
+        "on_missing": on_missing,
+    }
     asked = {
         name
         for name, value in (("chunks", chunks), ("shards", shards), ("codec", codec), ("dtype", dtype))
@@ -152,7 +179,7 @@ def plan(
         view_layout, schema, layout = abstract_layouts(
             parse_shape(shape), dtype, source_chunks, parse_codec(source_codec), chunks, wanted_codec, transpose, region
         )
-        view, kind, where, files = None, None, None, []
+        view, kind, where, files, request = None, None, None, [], None
     else:
         if shape is not None or source_chunks is not None or source_codec is not None:
             raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
@@ -172,6 +199,7 @@ def plan(
         wanted = wanted_schema(view, chunks, shards, wanted_codec, dtype)
         schema = target_schema(kind, wanted, asked, checksum=checksum)
         view_layout, layout = view.layout, kind.layout(schema)
+        request = None if where is None else remember(given, view, where, wanted)
         if strategy == AUTO and not is_contiguous(layout):
             # A chunk that is written at once is durable at once; only a strategy asked for by name cuts chunks.
             layout = replace(layout, partial_writes=False)
@@ -189,7 +217,8 @@ def plan(
     )
 
     def job(view: View | None, problem: Problem) -> Job:
-        return Job(choose(problem, strategy=strategy, objective=objective), view, where, kind, schema, files=files)
+        made = choose(problem, strategy=strategy, objective=objective)
+        return Job(made, view, where, kind, schema, request, files=files)
 
     return job(view, problem) if strategy != AUTO else _better(job, view, problem, objective)
 
@@ -225,11 +254,15 @@ def run(
     *,
     overwrite: bool = False,
     scratch: Where | None = None,
+    exist_ok: bool = False,
     digest: bool = True,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Carry out a plan: read the source, write the target, say what it took.
+
+    A target that exists is an error, unless `overwrite` replaces it, or `exist_ok` is given and the same job has made
+    it before, of a source that has not changed since: then there is nothing to do, and the report's notes say so.
 
     A run that stops half way, for whatever reason, leaves what it has finished beside the target; the same job goes on
     from there. `progress` is told the bytes read and written so far by all passes, and all that there will be, from any
@@ -239,7 +272,17 @@ def run(
     began = perf_counter()
     uneven: UnevenError | None = None
     problem = job.decision.problem
-    attempt = _prepare(job, overwrite=overwrite, scratch=scratch, digest=digest, progress=progress, cancelled=cancelled)
+    attempt = _prepare(
+        job,
+        overwrite=overwrite,
+        exist_ok=exist_ok,
+        scratch=scratch,
+        digest=digest,
+        progress=progress,
+        cancelled=cancelled,
+    )
+    if attempt.is_done:
+        return _report(job, attempt, began)
     with attempt.staging:
         try:
             attempt.run()
@@ -250,12 +293,22 @@ def run(
             uneven.add("with more memory chunks are read whole")
             raise uneven
         # Nothing of another plan is of use.
-        clean(attempt.target.path)
+        remove_unfinished(attempt.staging)
         again = run(
-            job.whole, overwrite=overwrite, scratch=scratch, digest=digest, progress=progress, cancelled=cancelled
+            job.whole,
+            overwrite=overwrite,
+            exist_ok=exist_ok,
+            scratch=scratch,
+            digest=digest,
+            progress=progress,
+            cancelled=cancelled,
         )
         return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
-    measured = attempt.measured
+    return _report(job, attempt, began)
+
+
+def _report(job: Job, attempt: Attempt, began: float) -> Report:
+    measured, problem = attempt.measured, job.decision.problem
     return Report(
         job.plan,
         job.decision.cost,
@@ -272,19 +325,27 @@ def run(
     )
 
 
-def check(job: Job, *, overwrite: bool = False, scratch: Where | None = None, digest: bool = True) -> list[str]:
+def check(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    exist_ok: bool = False,
+    scratch: Where | None = None,
+    digest: bool = True,
+) -> list[str]:
     """Raise what `run` would raise before it writes anything; else say what is worth knowing. Nothing is written.
 
     The arguments are those of `run`. Looked at are the target and what is in its place, an unfinished run and who
     holds it, the right to write, the free space, and the plan itself.
     """
-    return _prepare(job, overwrite=overwrite, scratch=scratch, digest=digest).look()
+    return _prepare(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=digest).look()
 
 
 def _prepare(
     job: Job,
     *,
     overwrite: bool,
+    exist_ok: bool,
     scratch: Where | None,
     digest: bool,
     progress: Progress | None = None,
@@ -303,15 +364,11 @@ def _prepare(
     if scratch is not None:
         places.append(("scratch", kept_folder(staging.target, os.fspath(scratch))))
     check_apart(job.source.store, job.target, places)
-    if not staging.is_there:
-        staging.check()
-    if job.target.inner:
-        _alone(job.target)
     meter = None
     if progress is not None:
         traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
         meter = Meter(traffic, prod(problem.shape), progress)
-    return Attempt(
+    attempt = Attempt(
         job.source,
         job.target,
         job.format,
@@ -322,9 +379,24 @@ def _prepare(
         digest=digest,
         meter=meter,
         cancelled=cancelled,
+        exist_ok=exist_ok,
+        request=_request(job, overwrite=overwrite, scratch=scratch, digest=digest),
         budget_bytes=problem.memory_bytes,
         scratch_bytes=job.cost.scratch_bytes,
     )
+    if not staging.is_there and not attempt.is_made():
+        staging.check()
+    if job.target.inner:
+        _alone(job.target)
+    return attempt
+
+
+def _request(job: Job, *, overwrite: bool, scratch: Where | None, digest: bool) -> dict[str, Any]:
+    """What was asked of the plan and of the run."""
+    made = dict(job.request or {})
+    if scratch is not None:
+        made["scratch"] = os.path.abspath(os.fspath(scratch))
+    return {**made, **({} if digest else {"digest": False}), **({"overwrite": True} if overwrite else {})}
 
 
 def repartition(
@@ -333,12 +405,14 @@ def repartition(
     *,
     overwrite: bool = False,
     scratch: Where | None = None,
+    exist_ok: bool = False,
     digest: bool = True,
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
     """Plan and run in one call; takes what `plan` and `run` take."""
-    return run(plan(source, target, **options), overwrite=overwrite, scratch=scratch, digest=digest, progress=progress)
+    job = plan(source, target, **options)
+    return run(job, overwrite=overwrite, scratch=scratch, exist_ok=exist_ok, digest=digest, progress=progress)
 
 
 def _alone(target: Location) -> None:

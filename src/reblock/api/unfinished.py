@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from reblock.api.array import Where
 from reblock.api.scratch import is_kept_folder, remove_kept
-from reblock.errors import FormatError, UsageError
+from reblock.errors import FormatError, StorageError, UsageError
 from reblock.storage import registry
 from reblock.storage.files import disk_errors
 from reblock.storage.journal import Journal
 from reblock.storage.lock import who_holds
 from reblock.storage.numbers import Numbers
-from reblock.storage.staging import Staging
+from reblock.storage.staging import Staging, target_name
+
+#: Names that a message lists, and that are looked at to find them.
+_SHOWN, _MOST_NAMES = 3, 10_000
+#: Parts of a request that are no options.
+_ENDS = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Unfinished:
     """Where it is built."""
     scratch: str | None
     """Where its intermediate arrays are, if it has any."""
+    options: dict[str, Any]
+    """What was asked for, by the names of arguments; what is not there was not given."""
 
     def to_json(self) -> dict[str, Any]:
         """What `reblock status --json` prints."""
@@ -55,14 +65,18 @@ class Unfinished:
 
 
 def status(target: Where) -> Unfinished | None:
-    """How far the run is that makes a target, or why it is not there; None where no run has been left."""
-    staging = _staging(target)
+    """How far the run is that makes a target, and with which options; None where it is complete and no run was left.
+
+    UsageError where there is neither a run nor an array.
+    """
+    staging = staging_of(target)
     with disk_errors("look at", staging.folder):
         holder = who_holds(staging.lock)
     with staging.looking() as journal:
         if journal is not None:
             return _describe(staging, journal, holder)
     if holder is None:
+        check_known(staging, target)
         return None
     raise UsageError(f"{staging.target}: a run has just begun ({holder}), ask again in a moment")
 
@@ -85,12 +99,24 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         bytes=journal.header["bytes"],
         staging=staging.folder,
         scratch=problem["scratch"],
+        options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
     )
 
 
 def clean(target: Where) -> list[str]:
-    """Remove what an unfinished run has left, and say what that was; LockedError while it runs."""
-    staging = _staging(target)
+    """Remove what an unfinished run has left, and say what that was; LockedError while it runs.
+
+    UsageError where there is neither a run nor an array.
+    """
+    staging = staging_of(target)
+    if not staging.is_there:
+        check_known(staging, target)
+        return []
+    return remove_unfinished(staging)
+
+
+def remove_unfinished(staging: Staging) -> list[str]:
+    """Remove what a run has left; says what that was."""
     if not staging.is_there:
         return []
     with staging:
@@ -109,8 +135,36 @@ def clean(target: Where) -> list[str]:
     return removed
 
 
-def _staging(target: Where) -> Staging:
+def staging_of(target: Where) -> Staging:
+    """Where the run works that makes a target."""
     return Staging(registry.locate(target).path)
+
+
+def check_known(staging: Staging, target: Where) -> None:
+    """UsageError where there is no array at a target that no run makes: its name is mistyped."""
+    if os.path.lexists(staging.target):
+        try:
+            registry.open(target)
+        except StorageError as error:
+            raise UsageError(
+                f"{os.fspath(target)}: no unfinished run makes it, and it is no array ({error})"
+            ) from error
+        return
+    near = get_close_matches(os.path.basename(staging.target), _names(staging.parent), _SHOWN)
+    hint = f"; near it: {', '.join(os.path.join(os.path.dirname(staging.target), name) for name in near)}"
+    raise UsageError(
+        f"{os.fspath(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}"
+    )
+
+
+def _names(folder: str) -> list[str]:
+    """Names in a folder, and those that unfinished runs there are going to make."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in islice(entries, _MOST_NAMES)]
+    except OSError:
+        return []
+    return [name for name in found if not name.startswith(".")] + list(filter(None, map(target_name, found)))
 
 
 def finished_part(journal: Journal) -> tuple[int, int]:

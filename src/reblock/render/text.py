@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -131,7 +132,7 @@ def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
 def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
     """How far an unfinished run is, from what `reblock.status` says."""
     if found is None:
-        return plain(f"{target}: no unfinished run")
+        return plain(f"{target}: complete, there is no unfinished run")
     boxes = f"{format_count(found['finished_boxes'])} of {_plural(found['boxes'], 'write box', 'write boxes')}"
     size = f"{format_size(found['finished_bytes'])} of {format_size(found['bytes'])}"
     pairs = [
@@ -139,6 +140,7 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         ("finished", f"{boxes}, {size} of the target"),
         ("started", found["started"]),
         ("source", found["source"]),
+        ("options", " ".join(_words(found["options"]))),
         ("strategy", f"{found['strategy']}, {format_size(found['memory_bytes'])} of memory"),
         ("staging", found["staging"]),
     ]
@@ -146,8 +148,19 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         pairs.append(("scratch", found["scratch"]))
     if not found["running"]:
         leftovers = "only leftovers: " if found["state"] == "complete" else ""
-        pairs.append(("to do", f"{leftovers}the same command resumes, `reblock clean {target}` removes it"))
+        pairs.append(("to do", f"{leftovers}`reblock resume {target}` goes on, `reblock clean {target}` removes it"))
     return "\n".join([plain(found["target"]), *fields([(name, plain(text)) for name, text in pairs])])
+
+
+def _words(options: Mapping[str, Any]) -> Iterator[str]:
+    """Options as the command line takes them; a device that is described goes by its name."""
+    for name, value in options.items():
+        option = "--" + name.removesuffix("_format").replace("_", "-")
+        if isinstance(value, bool):
+            yield option if value else option.replace("--", "--no-")
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            yield f"{option} {shlex.quote(str(one.get('name') if isinstance(one, Mapping) else one))}"
 
 
 def removed(target: str, paths: Sequence[str]) -> str:

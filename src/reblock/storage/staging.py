@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -284,6 +285,12 @@ def _handle(folder: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def target_name(name: str) -> str | None:
+    """Name of the target that a folder of this name would be for; None where it is no such name."""
+    found = re.fullmatch(r"\.(.+)\.reblock", name, re.DOTALL)
+    return found[1] if found else None
 
 
 def _shortened(name: str) -> str:

@@ -36,6 +36,7 @@ from reblock.errors import ReblockError
 # A plan writes nothing; but what `run` takes, `plan` takes too.
 @click.option("--scratch", hidden=True)
 @click.option("--overwrite", is_flag=True, hidden=True)
+@click.option("--exist-ok", is_flag=True, hidden=True)
 @click.option("--no-digest", is_flag=True, hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True, expose_value=False)
 @click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
@@ -45,6 +46,7 @@ def command(
     target: str | None,
     scratch: str | None,
     overwrite: bool,
+    exist_ok: bool,
     no_digest: bool,
     everything: bool,
     as_json: bool,
@@ -63,7 +65,7 @@ def command(
     notes: list[str] = []
     if target is not None:
         try:
-            notes = api.check(job, overwrite=overwrite, scratch=scratch, digest=not no_digest)
+            notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         except (ReblockError, OSError) as error:
             notes = [f"run would refuse: {error}"]
     document = job.to_json()

@@ -33,6 +33,11 @@ _NOTHING = "a dry run: nothing was written"
 )
 @click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
 @click.option(
+    "--exist-ok",
+    is_flag=True,
+    help="If DST exists and the same job made it, all is done; not for .npy, which keeps no record.",
+)
+@click.option(
     "--no-digest", is_flag=True, help="Take no digest of the elements; a resumed run then trusts its journal."
 )
 @click.option(
@@ -45,6 +50,7 @@ def command(
     target: str,
     scratch: str | None,
     overwrite: bool,
+    exist_ok: bool,
     no_digest: bool,
     dry_run: bool,
     quiet: bool,
@@ -53,15 +59,15 @@ def command(
 ) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
 
-    DST appears only when it is complete. SRC is never written. The same command again resumes a run that was
-    interrupted, killed or failed.
+    DST appears only when it is complete. SRC is never written. The same command again, or `reblock resume DST`, resumes
+    a run that was interrupted, killed or failed.
     """
     from reblock import api
     from reblock.render import text
 
     job = api.plan(source, target, **options.given(wanted))
     if dry_run:
-        notes = api.check(job, overwrite=overwrite, scratch=scratch, digest=not no_digest)
+        notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         document = job.to_json()
         document["notes"] += [*notes, _NOTHING]
         if as_json or not quiet:
@@ -70,7 +76,13 @@ def command(
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(
-                job, overwrite=overwrite, scratch=scratch, digest=not no_digest, progress=tell, cancelled=cancelled
+                job,
+                overwrite=overwrite,
+                exist_ok=exist_ok,
+                scratch=scratch,
+                digest=not no_digest,
+                progress=tell,
+                cancelled=cancelled,
             )
         # Still stoppable: what is done is said, and the exit code is 0.
         if as_json or not quiet:

@@ -20,9 +20,9 @@ from reblock.cli.output import emit
 @click.argument("target", metavar="DST")
 @options.as_json
 def command(target: str, as_json: bool) -> None:
-    """Show how far the run is that makes DST: what is finished, since when, and whether it is running.
+    """Show how far the run is that makes DST, with which options, and whether it is running.
 
-    Nothing is changed. The command that began the run resumes it.
+    Nothing is changed. `reblock resume DST` goes on with it, `reblock clean DST` gives it up.
     """
     from reblock import api
     from reblock.render import text

@@ -1,0 +1,72 @@
+"""Recall: what was asked of a run, kept in its journal, so that it goes on without being asked again.
+
+A request holds what was given and nothing else, normalised: whole paths, bytes, and text as the command line takes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from reblock.api.array import Array
+from reblock.api.request import find_device
+from reblock.engine import View
+from reblock.geometry.grid import Cut
+from reblock.model import Device, Schema
+from reblock.storage.location import Location
+from reblock.storage.roots import FileRoots
+
+#: Options of `run`; all others are those of `plan`.
+RUN_OPTIONS = ("scratch", "digest", "overwrite")
+_DEVICES = ("device", "target_device", "scratch_device")
+_USUAL = {"strategy": "auto", "objective": "time", "device": "nvme", "on_missing": "fill", "memory_model": "allocated"}
+
+
+def remember(given: Mapping[str, Any], view: View, target: Location, wanted: Schema) -> dict[str, Any]:
+    """The request that a plan was made for: arguments as they were given, and what became of some of them."""
+    where = Location.parse(view.store.location)
+    ranges = zip(view.region.start, view.region.stop, strict=True)
+    known = {
+        "source": str(Location(os.path.abspath(where.path), where.inner)),
+        "target": str(Location(os.path.abspath(target.path), target.inner)) + ("/" if target.is_folder else ""),
+        "chunks": ",".join(map(_cut_text, wanted.chunks)),
+        "shards": ",".join(map(str, wanted.shards or ())),
+        "transpose": ",".join(map(str, view.axes)),
+        "region": ",".join(f"{start}:{stop}" for start, stop in ranges),
+        "codec": str(wanted.codec),
+        "dtype": wanted.dtype.str,
+        "allow_external": list(view.store.roots.allowed) if isinstance(view.store.roots, FileRoots) else [],
+    }
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "source" or not _is_usual(name, value):
+            made[name] = _device(value) if name in _DEVICES else known.get(name, value)
+    if isinstance(given["source"], Array):
+        made |= {"from_format": view.store.format, "allow_external": known["allow_external"]}
+    return {name: value for name, value in made.items() if value not in ("", [])}
+
+
+def recalled(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of `plan` and of `run` that make the same of a request again."""
+    wanted = {
+        name: Device.from_json(value) if name in _DEVICES and isinstance(value, dict) else value
+        for name, value in request.items()
+    }
+    run = {name: wanted.pop(name) for name in RUN_OPTIONS if name in wanted}
+    return wanted, run
+
+
+def _is_usual(name: str, value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, str | tuple) and value in ((), _USUAL.get(name)))
+
+
+def _cut_text(cut: Cut) -> str:
+    return str(cut) if isinstance(cut, int) else "+".join(map(str, cut))
+
+
+def _device(value: Any) -> Any:
+    """A preset by its name; a device that is described, as it is now."""
+    if isinstance(value, str) and not os.path.exists(value):
+        return value
+    return find_device(value).to_json()

@@ -1,0 +1,44 @@
+"""`reblock resume`: go on with an unfinished run."""
+
+from __future__ import annotations
+
+import click
+
+from reblock.cli import options
+from reblock.cli.interrupt import stoppable
+from reblock.cli.output import emit
+from reblock.cli.progress import moved_bytes, progress
+
+
+@click.command(
+    short_help="Go on with an unfinished run, with the options it was begun with.",
+    epilog="""
+    \b
+    Examples:
+      reblock resume scan.zarr
+    """,
+)
+@click.argument("target", metavar="DST")
+@click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+@options.as_json
+def command(target: str, quiet: bool, as_json: bool) -> None:
+    """Go on with the unfinished run that makes DST, with the options that it was begun with.
+
+    `reblock status DST` shows them. Where DST is complete there is nothing to do.
+    """
+    from reblock import api
+    from reblock.render import text
+
+    found = api.find_job(target)
+    if found is None:
+        if as_json or not quiet:
+            emit({"unfinished": None} if as_json else text.unfinished(target, None))
+        return
+    job, running = found
+    with stoppable(quiet=quiet) as cancelled:
+        with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
+            report = api.run(job, progress=tell, cancelled=cancelled, **running)
+        if as_json:
+            emit({**job.to_json(), **report.to_json()})
+        elif not quiet:
+            emit(text.report(report, job.decision))
