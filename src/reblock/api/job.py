@@ -271,7 +271,6 @@ def run(
     """
     began = perf_counter()
     uneven: UnevenError | None = None
-    problem = job.decision.problem
     attempt = _prepare(
         job,
         overwrite=overwrite,
