@@ -208,6 +208,9 @@ def test_empty_attributes_are_kept() -> None:
         attributes["null number"] = h5py.Empty("f4")
         attributes["nothing"] = np.zeros(0, "f4")
         attributes["texts"] = np.array([b"", b"a"])
+        attributes["no texts"] = np.array([], h5py.string_dtype())
+        attributes["opaque"] = np.void(b"abc")
+        attributes["enum"] = np.array(1, h5py.enum_dtype({"A": 0, "B": 1}, "i1"))
     report = reblock.repartition("s.h5", "t.h5")
     with h5py.File("t.h5") as file:
         found = file["data"].attrs
@@ -216,9 +219,14 @@ def test_empty_attributes_are_kept() -> None:
         for name in ("nothing", "null number"):
             assert (found[name].shape, found[name].dtype) == ((0,), np.dtype("f4"))
         assert found["texts"].tolist() == [b"", b"a"]
+        assert h5py.check_string_dtype(found.get_id("no texts").dtype) is not None
+        assert found["no texts"].shape == (0,)
+        assert found["opaque"].tobytes() == b"abc"
+        assert found["enum"] == 1
     notes = " ".join(report.notes)
     assert "null text" in notes
     assert "null number" in notes
+    assert "'enum'" in notes
     assert "'nothing'" not in notes
     reblock.repartition("t.h5", "t.zarr")
     assert dict(zarr.open_array("t.zarr", mode="r").attrs) == {
@@ -228,6 +236,8 @@ def test_empty_attributes_are_kept() -> None:
         "null number": [],
         "nothing": [],
         "texts": ["", "a"],
+        "no texts": [],
+        "enum": 1,
     }
 
 

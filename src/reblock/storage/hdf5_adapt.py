@@ -241,7 +241,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind == "U":
             return all(map(_is_text, value.ravel().tolist()))
-        return value.dtype.kind in "biufcS"
+        return value.dtype.kind in "biufcSV" and value.dtype.fields is None
     if isinstance(value, bytes):
         return not value.endswith(b"\0")
     if isinstance(value, list | tuple):

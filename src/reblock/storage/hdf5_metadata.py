@@ -281,7 +281,10 @@ def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tup
         return "it is of a compound type", None
     value = dataset.attrs[name]
     if isinstance(value, np.ndarray) and dtype.hasobject:
-        value = value.tolist()
+        # No text at all is still text.
+        value = value.tolist() if value.size else np.zeros(value.shape, "U1")
+    if dtype.kind != "b" and h5py.check_enum_dtype(dtype) is not None:
+        notes.append(f"attribute {name!r} keeps its value, not the names of its enumeration")
     if (size := _bytes_of(value)) > room:
         return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
     return "", value
