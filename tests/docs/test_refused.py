@@ -39,6 +39,10 @@ def filtered(file: h5py.File) -> None:
     h5py.h5d.create(file.id, b"d", h5py.h5t.NATIVE_INT32, h5py.h5s.create_simple((4,)), dcpl)
 
 
+def timed(file: h5py.File) -> None:
+    h5py.h5d.create(file.id, b"d", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((4,)))
+
+
 def external(count: int, folder: str = "") -> None:
     for number in range(count):
         Path(f"{folder}part{number}").write_bytes(bytes(8))
@@ -95,6 +99,7 @@ ATTEMPTS: dict[str, Callable[[], Any]] = {
     "structured types in HDF5 and npy": lambda: in_hdf5([("a", "i4"), ("b", "f4")]),
     "text and sequences of variable length in HDF5": lambda: in_hdf5(h5py.string_dtype()),
     "references in HDF5": lambda: in_hdf5(h5py.ref_dtype),
+    "HDF5 types that numpy has not, such as times": lambda: hdf5(timed),
     "an HDF5 dataset without elements (null)": lambda: hdf5(lambda file: file.__setitem__("d", h5py.Empty("f4"))),
     "an HDF5 filter that is not on the list": lambda: hdf5(filtered),
     "elements of an HDF5 dataset in several external files": lambda: external(2),
