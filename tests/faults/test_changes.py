@@ -21,7 +21,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "two.zarr": {"to_format": "zarr2"},
     "blocks/": {},
 }
-OPTIONS: dict[str, Any] = {"chunks": "12,10,11", "memory": "64KiB", "strategy": "keep"}
+OPTIONS: dict[str, Any] = {"chunks": "12,10,11", "memory": "80KiB", "strategy": "keep"}
 
 
 @pytest.fixture(params=SOURCES, autouse=True)

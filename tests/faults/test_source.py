@@ -31,7 +31,7 @@ FILLED = [name for name in SOURCES if name != "blocks/"]
 #: Sources that may have holes, by the compiled loop; some of them without it.
 LOOPS = [*((name, True) for name in FILLED), ("raw.zarr", False), ("shards.zarr", False)]
 with_and_without_loop = pytest.mark.parametrize(("source", "loop"), LOOPS, indirect=["loop"])
-OPTIONS: dict[str, Any] = {"chunks": "12,10,11", "memory": "64KiB", "strategy": "keep"}
+OPTIONS: dict[str, Any] = {"chunks": "12,10,11", "memory": "80KiB", "strategy": "keep"}
 
 
 @pytest.fixture(autouse=True)
