@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,26 @@ def test_more_sources_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.Mon
     virtual(tmp_path / "v.h5", (5, 4), *((n, f"{n}.h5", "x", (4,), None) for n in range(5)))
     ours, theirs = both(tmp_path / "v.h5")
     assert same_bits(ours, theirs)
+
+
+def test_counts_and_memory_are_as_predicted(tmp_path: Path) -> None:
+    """The library's elements come in pieces, as raw ones do, and not a whole read box at once."""
+    data = numbers(tmp_path / "a.h5", (64, 256, 256))
+    virtual(tmp_path / "v.h5", (64, 256, 256), (np.s_[:], "a.h5", "x", (64, 256, 256), None))
+    job = reblock.plan(
+        tmp_path / "v.h5", tmp_path / "o.zarr", chunks=(64, 32, 256), memory="24MiB", allow_external=[tmp_path]
+    )
+    tracemalloc.start()
+    try:
+        report = reblock.run(job)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    for count in ("opens", "seeks", "bytes_read", "bytes_written"):
+        assert getattr(report.measured, count) == getattr(report.predicted, count), count
+    # What the engine maps is not traced; a piece has at most 4 MiB.
+    assert peak < 14 << 20
+    assert same_bits(np.asarray(reblock.open(tmp_path / "o.zarr")[...]), data)
 
 
 # -------------------------------------------------------------------- sources that are not there, or not allowed

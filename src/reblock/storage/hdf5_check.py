@@ -62,7 +62,7 @@ def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) 
     most = max(_FEW, min(_MANY, max(layout.nbytes // _SHARE, _LITTLE_BYTES) // each))
     left = 0 if layout.object_bytes > _DECODED_BYTES else 1 if layout.object_bytes > _SHORT_BYTES else 4 * _MANY
     absent = 0
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     for number, chunk in enumerate(_pick(layout.objects.counts, index, random)):
         if number >= most and (len(seen) > 1 or number >= 4 * most):
             break
@@ -81,7 +81,7 @@ def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) 
             continue
         if words:
             return f"chunk ({','.join(map(str, chunk))}) {words}"
-        seen.add(content)
+        seen.add(hash(content))
     return ""
 
 

@@ -179,7 +179,9 @@ class Gathering(Foreign):
             return True
         out[...] = self._fill
         for member in self._members:
-            for here, there in member.part.pieces(box, max(_PIECE_BYTES // out.itemsize, 1)):
+            # Each cut through a chunk has it decoded once more.
+            most = max(_PIECE_BYTES, 2 * member.source.chunk_bytes) // out.itemsize
+            for here, there in member.part.pieces(box, max(most, 1)):
                 piece = np.empty([len(range(s.start, s.stop, s.step or 1)) for s in there], out.dtype)
                 at = Box(tuple(s.start for s in there), tuple(s.stop for s in there))
                 source = self._source(member.source)

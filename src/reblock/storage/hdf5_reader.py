@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, ReblockError, StorageError
 from reblock.geometry import Box
-from reblock.model.store import Index
+from reblock.model.store import Flat, Index
 from reblock.storage import hdf5_wire as wire
 from reblock.storage.files import disk_errors
 from reblock.storage.hdf5_index import MANY_CHUNKS, Place, rows_of
@@ -117,15 +117,17 @@ class Reader:
         most = out.nbytes + chunk_bytes
         slices = list(zip(box.start, box.stop, steps or [1] * box.ndim, strict=True))
         with self._exchange("its elements"):
-            stored = self._ask(
-                "read", box=slices, dtype=out.dtype.str, chunk=chunk, shown=where, cost=most, room=4 * most
-            )
-            out.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._raw, np.uint8)
-            return bool(stored)
+            words: dict[str, Any] = {"box": slices, "dtype": out.dtype.str, "chunk": chunk, "shown": where}
+            return bool(self._ask("read", out.reshape(-1).view(np.uint8), cost=most, room=4 * most, **words))
 
     def stored(self, chunk: Index, run: range, where: str, *, chunk_bytes: int) -> tuple[int, bytes]:
         """How many bytes are stored of a chunk, and some of them."""
-        words = {"chunk": chunk, "run": [run.start, run.stop], "cost": 2 * chunk_bytes, "room": 4 * chunk_bytes}
+        words: dict[str, Any] = {
+            "chunk": chunk,
+            "run": [run.start, run.stop],
+            "cost": 2 * chunk_bytes,
+            "room": 4 * chunk_bytes,
+        }
         with self._exchange("its chunks"):
             size = int(self._ask("stored", shown=where, **words))
             return size, bytes(self._raw)
@@ -152,18 +154,25 @@ class Reader:
         if hasattr(self, "_stream"):
             self.close()
 
-    def _ask(self, do: str, **more: Any) -> Any:
+    def _ask(self, do: str, out: Flat | None = None, **more: Any) -> Any:
         wire.send(self._stream, {"do": do, "shown": self._path, "cost": self._size, "room": 0, **more})
-        return self._answer()
+        return self._answer(out)
 
-    def _answer(self) -> Any:
+    def _answer(self, out: Flat | None = None) -> Any:
+        """What comes back; raw bytes are kept, or go to where they belong."""
         message = wire.receive(self._stream)
         if message is None:
             raise EOFError
         if "error" in message:
             raise wire.unpack_error(message["error"])
-        self._raw = self._stream.read(message["bytes"])
-        if len(self._raw) != message["bytes"]:
+        if out is None:
+            self._raw = self._stream.read(message["bytes"])
+            done = len(self._raw)
+        elif message["bytes"] == out.size:
+            done = self._stream.readinto(out.data)
+        else:
+            raise ValueError(f"{message['bytes']} bytes instead of {out.size}")
+        if done != message["bytes"]:
             raise EOFError
         return message["answer"]
 
