@@ -311,7 +311,7 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
     return Report(
         job.plan,
         job.decision.cost,
-        measured_cost(measured, problem.source.nbytes, problem.target.itemsize, job.decision.cost.scratch_bytes),
+        measured_cost(measured, problem.source.nbytes, problem.target, job.decision.cost.scratch_bytes),
         perf_counter() - began,
         sum(one.tasks for one in measured),
         sum(one.write_boxes for one in measured),

@@ -14,11 +14,11 @@ from reblock.cost import PRESETS
 from reblock.engine import View
 from reblock.errors import UsageError, option
 from reblock.geometry import Grid
-from reblock.geometry.grid import Cut
+from reblock.geometry.grid import Cut, chunk_text
 from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks, parse_order, parse_region
 from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
-from reblock.planner import proportional
+from reblock.planner import dividing, proportional
 from reblock.storage.coding import coding
 
 #: Stage that ends a codec in a checksum, by format.
@@ -34,18 +34,22 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
     cuts = kept if chunks is None else parse_chunks(chunks, shape, kept, names)
     wanted_dtype = schema.dtype if dtype is None else _dtype(dtype)
     outer = None if shards is None else _whole_numbers(parse_chunks(shards, shape, kept, names), "shards")
+    if outer is not None and chunks is None and not _divide(cuts, outer):
+        cuts = (AUTO,) * len(outer)
+    chosen = _chosen(cuts, shape, wanted_dtype.itemsize, outer)
+    fitting, clipped = _clipped(chosen, shape)
     return replace(
         schema,
         shape=shape,
         dtype=wanted_dtype,
-        chunks=_chosen(cuts, shape, wanted_dtype.itemsize),
-        shards=outer,
+        chunks=fitting,
+        shards=outer and _covering(outer, fitting, shape),
         order=tuple(range(len(shape))),
         codec=schema.codec if codec is None else codec,
         fill_value=_cast(schema.fill_value, wanted_dtype),
         axes=names,
         record=NO_RECORD,
-        notes=(*schema.notes, *_conversion(schema.dtype, wanted_dtype)),
+        notes=(*schema.notes, *_conversion(schema.dtype, wanted_dtype), *clipped),
     )
 
 
@@ -88,8 +92,10 @@ def is_contiguous(layout: Layout) -> bool:
     return layout.objects.count <= 1 and layout.partial_writes and not layout.encoded
 
 
-def _chosen(cuts: Sequence[Cut | str], shape: Sequence[int], itemsize: int) -> tuple[Cut, ...]:
-    """Chunks with `auto` filled in."""
+def _chosen(
+    cuts: Sequence[Cut | str], shape: Sequence[int], itemsize: int, shards: Sequence[int] | None = None
+) -> tuple[Cut, ...]:
+    """Chunks with `auto` filled in: even shares of the array, or parts that divide a shard."""
     if AUTO not in cuts:
         return tuple(cut for cut in cuts if not isinstance(cut, str))
     free = [d for d, cut in enumerate(cuts) if cut == AUTO]
@@ -97,8 +103,38 @@ def _chosen(cuts: Sequence[Cut | str], shape: Sequence[int], itemsize: int) -> t
     for cut in cuts:
         if not isinstance(cut, str):
             fixed *= cut if isinstance(cut, int) else max(cut, default=1)
-    chosen = dict(zip(free, proportional([shape[d] for d in free], fixed), strict=True))
+    found = proportional([shape[d] for d in free], fixed)
+    if shards is not None and len(shards) == len(cuts):
+        found = dividing([shards[d] for d in free], fixed)
+    chosen = dict(zip(free, found, strict=True))
     return tuple(chosen[d] if isinstance(cut, str) else cut for d, cut in enumerate(cuts))
+
+
+def _divide(cuts: Sequence[Cut | str], shards: Sequence[int]) -> bool:
+    """Whether shards are made of whole chunks."""
+    if len(cuts) != len(shards):
+        return True
+    return all(isinstance(cut, int) and shard % cut == 0 for cut, shard in zip(cuts, shards, strict=True))
+
+
+def _clipped(chunks: tuple[Cut, ...], shape: Sequence[int]) -> tuple[tuple[Cut, ...], tuple[str, ...]]:
+    """Chunks no longer than the array, and a note where some were: the rest of them would be padding."""
+    if len(chunks) != len(shape):
+        return chunks, ()
+    fitting = tuple(
+        min(cut, max(length, 1)) if isinstance(cut, int) else cut for cut, length in zip(chunks, shape, strict=True)
+    )
+    if fitting == chunks:
+        return chunks, ()
+    return fitting, (f"chunks {chunk_text(chunks)} are longer than the array, {chunk_text(fitting)} are used",)
+
+
+def _covering(shards: tuple[int, ...], chunks: Sequence[Cut], shape: Sequence[int]) -> tuple[int, ...]:
+    """Shards no longer than the chunks that cover the array."""
+    if len(shards) != len(chunks):
+        return shards
+    most = (-(-n // c) * c if isinstance(c, int) else s for n, c, s in zip(shape, chunks, shards, strict=True))
+    return tuple(min(shard, max(n, 1)) for shard, n in zip(shards, most, strict=True))
 
 
 def abstract_layouts(
@@ -117,9 +153,10 @@ def abstract_layouts(
     view = _raw(kind, Grid.of(shape, cuts), source_codec).view(
         parse_region(region, shape), parse_order(transpose, len(shape))
     )
-    wanted = _chosen(parse_chunks(chunks, view.shape, view.shape), view.shape, kind.itemsize)
+    given = _chosen(parse_chunks(chunks, view.shape, view.shape), view.shape, kind.itemsize)
+    wanted, notes = _clipped(given, view.shape)
     codec = source_codec if codec is None else codec
-    schema = Schema(view.shape, kind, wanted, codec=codec or Codec())
+    schema = Schema(view.shape, kind, wanted, codec=codec or Codec(), notes=notes)
     return view, schema, _raw(kind, Grid.of(view.shape, wanted), codec)
 
 

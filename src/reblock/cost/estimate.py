@@ -101,7 +101,8 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
     """Sum up priced passes."""
     sides = [side for sweep in sweeps for side in (sweep.source, sweep.target)]
     first = sweeps[0].source.bytes if sweeps else 0
-    logical = prod(problem.shape) * problem.source.itemsize
+    last = sweeps[-1].target.bytes if sweeps else 0
+    logical, stored = problem.source.nbytes, problem.target.nbytes
     return Cost(
         opens=sum(side.opens for side in sides),
         seeks=sum(side.seeks for side in sides),
@@ -113,6 +114,7 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
         peak_bytes=max((sweep.peak_bytes for sweep in sweeps), default=0),
         held_bytes=max((sweep.held_bytes for sweep in sweeps), default=0),
         seconds=sum(sweep.seconds for sweep in sweeps),
+        write_amplification=last / stored if stored else 1.0,
     )
 
 

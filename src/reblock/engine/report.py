@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from reblock.model import Cost, Plan, Sums, Traffic
+from reblock.model import Cost, Layout, Plan, Sums, Traffic
 from reblock.units import format_seconds, format_size
 
 
@@ -132,19 +132,20 @@ def total_times(passes: list[Measured]) -> Times:
     return whole
 
 
-def measured_cost(passes: list[Measured], logical_bytes: int, itemsize: int, scratch_bytes: int) -> Cost:
-    """Sum up the passes in the keys of a predicted cost."""
+def measured_cost(passes: list[Measured], source_bytes: int, target: Layout, scratch_bytes: int) -> Cost:
+    """Sum up the passes in the keys of a predicted cost; `source_bytes` are those of the array as it is read."""
     sides = [side for one in passes for side in (one.source, one.target)]
-    first = passes[0].source.bytes if passes else 0
+    first, last = (passes[0].source.bytes, passes[-1].target.bytes) if passes else (0, 0)
     return Cost(
         opens=sum(side.opens for side in sides),
         seeks=sum(side.seeks for side in sides),
         runs=sum(side.runs for side in sides),
         bytes_read=sum(one.source.bytes for one in passes),
         bytes_written=sum(one.target.bytes for one in passes),
-        read_amplification=first / logical_bytes if logical_bytes else 1.0,
+        read_amplification=first / source_bytes if source_bytes else 1.0,
         scratch_bytes=scratch_bytes,
         peak_bytes=max((one.peak_bytes for one in passes), default=0),
-        held_bytes=max((one.held_elements for one in passes), default=0) * itemsize,
+        held_bytes=max((one.held_elements for one in passes), default=0) * target.itemsize,
         seconds=sum(one.seconds for one in passes),
+        write_amplification=last / target.nbytes if target.nbytes else 1.0,
     )

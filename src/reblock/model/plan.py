@@ -183,6 +183,8 @@ class Cost:
     """Most bytes of elements read and not yet written (the papers' count)."""
     seconds: float
     """Time on the device."""
+    write_amplification: float = 1.0
+    """Bytes written to the target, padding of its chunks included, over bytes of the array."""
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}

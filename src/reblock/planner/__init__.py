@@ -2,6 +2,6 @@
 
 from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
-from reblock.planner.chunks import proportional
+from reblock.planner.chunks import dividing, proportional
 
-__all__ = ["AUTO", "OBJECTIVES", "SEARCH", "Alternative", "Decision", "check", "choose", "proportional"]
+__all__ = ["AUTO", "OBJECTIVES", "SEARCH", "Alternative", "Decision", "check", "choose", "dividing", "proportional"]
