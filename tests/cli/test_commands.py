@@ -39,6 +39,7 @@ COST = {
     "bytes_read",
     "bytes_written",
     "read_amplification",
+    "write_amplification",
     "scratch_bytes",
     "peak_bytes",
     "held_bytes",

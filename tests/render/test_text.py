@@ -128,7 +128,7 @@ cost
   opens          96
   runs           96
   bytes read     5.23 MiB, amplification 1.00
-  bytes written  5.23 MiB
+  bytes written  5.23 MiB, amplification 1.00
   scratch        0 B
   peak memory    1005 KiB (167 KiB held)
 
@@ -166,9 +166,9 @@ def test_a_report_puts_measured_beside_predicted() -> None:
     assert rows["peak memory"] == "0.00 ×"
     assert rows["scratch"] == "—"
     assert shown.endswith("notes\n  -  a note")
-    # A run of less than a second is mostly what no device model knows.
-    short = replace(report, predicted=replace(cost, seconds=0.5))
-    assert re.search(r"^  seconds .* —$", text.report(short, decision), flags=re.MULTILINE)
+    # However short the run, the ratio is said.
+    short = replace(report, predicted=replace(cost, seconds=0.003), measured=replace(measured, seconds=0.017))
+    assert re.search(r"^  seconds .* 5\.67 ×$", text.report(short, decision), flags=re.MULTILINE)
 
 
 def test_info_and_verdict() -> None:

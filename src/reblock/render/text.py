@@ -284,7 +284,7 @@ def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
         ("opens", format_count(cost.opens)),
         ("runs", format_count(cost.runs)),
         ("bytes read", f"{format_size(cost.bytes_read)}, amplification {ratio_text(cost.read_amplification)}"),
-        ("bytes written", format_size(cost.bytes_written)),
+        ("bytes written", f"{format_size(cost.bytes_written)}, amplification {ratio_text(cost.write_amplification)}"),
         ("scratch", format_size(cost.scratch_bytes)),
         ("peak memory", f"{format_size(cost.peak_bytes)} ({format_size(cost.held_bytes)} held)"),
     ]
@@ -371,9 +371,7 @@ def _comparison(predicted: Cost, measured: Cost) -> list[list[str]]:
     rows = []
     for key, name, way in _COMPARED:
         expected, found = getattr(predicted, key), getattr(measured, key)
-        # A run of less than a second is mostly opening, syncing and publishing, which no device model knows.
-        said = "—" if key == "seconds" and expected < 1 else _compared(expected, found)
-        rows.append([name, way(expected), way(found), said])
+        rows.append([name, way(expected), way(found), _compared(expected, found)])
     return rows
 
 
@@ -389,7 +387,8 @@ _COMPARED: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("runs", "runs", count_text),
     ("bytes_read", "bytes read", format_size),
     ("bytes_written", "bytes written", format_size),
-    ("read_amplification", "amplification", ratio_text),
+    ("read_amplification", "read amplification", ratio_text),
+    ("write_amplification", "write amplification", ratio_text),
     ("scratch_bytes", "scratch", format_size),
     ("peak_bytes", "peak memory", format_size),
     ("held_bytes", "held", format_size),
