@@ -103,6 +103,8 @@ def _wrong_elements(found: Array | str, wanted: Array, notes: Sequence[str]) -> 
         return "" if bits(found) == bits(wanted) else f"{int((found != wanted).sum())} of {wanted.size} elements differ"
     if not any("type" in note or str(wanted.dtype) in note for note in notes):
         return f"type {found.dtype} for {wanted.dtype}"
+    if wanted.dtype.kind in "mM":  # as CF has them: so many units since the epoch
+        return _wrong_elements(found, wanted.view(f"{wanted.dtype.str[0]}i8"), notes)
     return "" if same_value(plain(found), plain(wanted)) else f"values of {wanted.dtype} as {found.dtype} differ"
 
 
