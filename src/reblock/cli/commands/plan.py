@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.failure import Failure
 from reblock.cli.output import emit
-from reblock.errors import ReblockError
+from reblock.errors import DiskError, ReblockError
 
 
 @click.command(
@@ -67,7 +68,8 @@ def command(
         try:
             notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         except (ReblockError, OSError) as error:
-            notes = [f"run would refuse: {error}"]
+            known = DiskError.wrap(error, doing="the system failed on") if isinstance(error, OSError) else error
+            notes = [f"run would refuse: {Failure.of(known).message}"]
     document = job.to_json()
     document["notes"] += notes
     emit(document if as_json else job.explain(everything=everything, notes=notes))
