@@ -35,6 +35,7 @@ from reblock.errors import (
     UnevenError,
     UnfinishedError,
     command,
+    option,
 )
 from reblock.model import NO_RECORD, Format, Plan, Record, Schema, Store
 from reblock.storage.group_commit import GroupCommit, side_of
@@ -172,7 +173,9 @@ class Attempt:
             return True
         if self.staging.overwrite:
             return False
-        raise TargetExistsError(f"{self.target} exists, and {why}; choose another name, or replace it with --overwrite")
+        raise TargetExistsError(
+            f"{self.target} exists, and {why}; choose another name, or replace it with {option('overwrite')}"
+        )
 
     def _take_over(self, sums: str | None, why: str) -> None:
         """All is done."""

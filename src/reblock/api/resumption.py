@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from reblock.api.array import Where
@@ -12,6 +14,8 @@ from reblock.api.recall import recalled
 from reblock.api.unfinished import check_known, staging_of
 from reblock.engine import Report
 from reblock.errors import UnfinishedError
+from reblock.storage import registry
+from reblock.storage.location import Location
 
 
 def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
@@ -30,6 +34,11 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
             f"{staging.target}: the run does not say how it was begun: repeat the command that began it"
         )
     planning, running = recalled(request)
+    given, began = registry.locate(target), Location.parse(planning["target"])
+    if os.path.abspath(given.path) == os.path.abspath(began.path):
+        # As it was named now: the same place, in fewer words.
+        path = given.path.rstrip("/") + ("/" if began.is_folder else "")
+        planning["target"] = str(replace(given, path=path, inner=began.inner))
     return plan(**planning), running
 
 
