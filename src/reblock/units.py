@@ -17,15 +17,18 @@ _SUFFIXES = {
     **{f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
 }
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.ASCII)
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
 _LARGEST = 2**63 - 1
 
 
-def parse_size(text: str | int) -> int:
-    """Bytes from an integer or from text like "512MiB", "4 GB" or "1.5GiB"."""
+def parse_size(text: str | int, *, whole: int | None = None) -> int:
+    """Bytes from an integer or from text like "512MiB", "4 GB" or "1.5GiB"; "50%" is that much of the whole."""
     if isinstance(text, bool):
         raise UsageError(f"a size is bytes or text like 512MiB, not {text!r}")
     if isinstance(text, int):
         size = text
+    elif whole is not None and (part := _PERCENT.fullmatch(str(text).strip())):
+        size = int(Decimal(part[1]) * whole / 100)
     else:
         match = _SIZE.fullmatch(str(text).strip().lower())
         if match is None or match[2] not in _SUFFIXES:

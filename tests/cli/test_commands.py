@@ -314,7 +314,16 @@ def test_a_failed_demo_leaves_nothing(call: Call, here: Path, monkeypatch: pytes
 # ---------------------------------------------------------------- help
 def test_version(call: Call) -> None:
     result = call("--version")
-    assert (result.exit_code, result.stdout) == (0, f"reblock {reblock.__version__}\n")
+    assert (result.exit_code, result.stdout) == (0, f"reblock {reblock.__version__}\nengine: compiled\n")
+
+
+def test_without_the_compiled_engine_it_is_said(
+    call: Call, ask: Ask, sample: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reblock.engine.native.library", lambda: None)
+    assert "\nengine: numpy (slower; there was no C compiler" in call("--version").stdout
+    planned = ask("plan", "x.npy", "y.zarr", "--chunks", "5,5")
+    assert any("engine: numpy" in note for note in planned["notes"])
 
 
 def test_no_command_is_help(call: Call) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reblock.api.machine import parse_memory
 from reblock.api.source import Files, look
 from reblock.engine import View, load
 from reblock.errors import ReblockError, UsageError, option
@@ -141,7 +142,7 @@ def open_array(
     source: Where | Array, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
 ) -> Array:
     """What `open` does, for functions that call the format `from_format`."""
-    memory_bytes = parse_size(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
     if isinstance(source, Array):
         if memory is None:
             return source

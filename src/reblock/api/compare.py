@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, Where, open, open_array
+from reblock.api.machine import parse_memory
 from reblock.api.request import one_of
 from reblock.engine import Side, View, compare, digest
 from reblock.errors import ReblockError
@@ -23,7 +24,6 @@ from reblock.model import Schema, Sums
 from reblock.storage.attributes import to_json
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
-from reblock.units import parse_size
 
 #: Most differing boxes that `verify` lists.
 MANY_DIFFERENCES = 10
@@ -96,7 +96,7 @@ def verify(
     `reader="library"` both arrays are read by h5py, zarr-python or numpy and by nothing of reblock's; the library then
     opens the files in this process, which is no place for files that nobody trusts.
     """
-    memory_bytes = parse_size(memory)
+    memory_bytes = parse_memory(memory)
     # The stored digest, units and names of axes are metadata, which either reader may ask us for.
     if one_of("reader", reader, ("reblock", "library")) == "library":
         one, two = (

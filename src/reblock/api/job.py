@@ -13,6 +13,7 @@ from typing import Any
 from reblock.api.apart import check_apart
 from reblock.api.array import DEFAULT_MEMORY, Array, Where, open_array
 from reblock.api.attempt import Attempt
+from reblock.api.machine import engine_name, engine_notes, memory_notes, parse_memory
 from reblock.api.meter import Meter, Progress
 from reblock.api.recall import remember
 from reblock.api.request import (
@@ -84,9 +85,16 @@ class Job:
         """Predicted cost."""
         return self.decision.cost
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What becomes otherwise than in the source, and what else is worth knowing."""
+        if self.source is None:
+            return self.schema.notes
+        return (*self.schema.notes, *memory_notes(self.decision.problem.memory_bytes), *engine_notes())
+
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
         """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""
-        return text.explain(self.decision, notes=(*self.schema.notes, *notes), everything=everything)
+        return text.explain(self.decision, notes=(*self.notes, *notes), everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """What `reblock plan --json` prints."""
@@ -95,7 +103,7 @@ class Job:
             region = self.source.region
             made["problem"]["region"] = [list(pair) for pair in zip(region.start, region.stop, strict=True)]
             made["problem"]["transpose"] = list(self.source.axes)
-        return {**made, "notes": list(self.schema.notes)}
+        return {**made, "notes": list(self.notes)}
 
 
 def plan(
@@ -206,7 +214,7 @@ def plan(
     problem = Problem(
         view_layout,
         layout,
-        parse_size(memory),
+        parse_memory(memory),
         find_device(device),
         None if target_device is None else find_device(target_device),
         None if scratch_device is None else find_device(scratch_device),
@@ -319,7 +327,8 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
         str(job.target),
         resumed_boxes=attempt.resumed,
         digest=attempt.sums,
-        notes=(*job.schema.notes, *attempt.notes),
+        notes=(*job.notes, *attempt.notes),
+        engine=engine_name(),
         times=total_times(measured),
     )
 

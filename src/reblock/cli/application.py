@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pkgutil import iter_modules
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ import click
 
 from reblock.cli import commands
 from reblock.cli.failure import DEBUG, Failure
+from reblock.cli.hints import for_command
 from reblock.cli.interrupt import ignore
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError, ReblockError
@@ -36,6 +38,16 @@ class Application(click.Group):
             return None
         command: click.Command = import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command by its name, or what may have been meant."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            meant = for_command(name, known)
+            raise click.UsageError(f"No such command {name!r}" + (f": did you mean {meant}?" if meant else ""), ctx)
+        return super().resolve_command(ctx, args)
 
     def main(
         self,
@@ -89,6 +101,16 @@ def _tell(error: Exception, *, as_json: bool) -> int:
     return failure.code
 
 
+def _show_version(context: click.Context) -> NoReturn:
+    """The version, and whether the engine is the compiled one."""
+    from reblock.api.machine import engine_name
+
+    name = engine_name()
+    why = "" if name == "compiled" else " (slower; there was no C compiler where it was installed)"
+    emit(f"reblock {version('reblock')}\nengine: {name}{why}")
+    context.exit()
+
+
 @click.group(
     "reblock",
     cls=Application,
@@ -103,7 +125,14 @@ def _tell(error: Exception, *, as_json: bool) -> int:
       reblock run  scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
     """,
 )
-@click.version_option(package_name="reblock", message="reblock %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _option, value: _show_version(context) if value else None,
+    help="Show the version, and what the engine is made of here.",
+)
 @click.pass_context
 def application(ctx: click.Context) -> None:
     """Repartition large N-D arrays under a hard memory budget.

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from reblock.cli.hints import for_option
 from reblock.cli.interrupt import INTERRUPTED
 from reblock.cli.options import spell
 from reblock.errors import DiskError, ReblockError, speak
@@ -82,6 +83,11 @@ class Failure:
                 "; ".join(["interrupted", *(speak(str(advice), CommandLine()) for advice in error.args)]),
                 INTERRUPTED,
             )
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            meant = for_option(error.option_name, error.ctx.command)
+            hint = f": did you mean {meant}?" if meant else ""
+            see = f" (see {error.ctx.command_path} --help)"
+            return cls("CommandLineError", plain(f"No such option {error.option_name}{hint}{see}"), error.exit_code)
         if isinstance(error, click.UsageError):
             hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
             return cls("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from reblock.cli import completion
 from reblock.errors import UsageError
 
 #: Options that are not spelled like the argument that they give.
@@ -36,15 +37,26 @@ def _together(decorators: Sequence[Decorator]) -> Decorator:
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 from_format = click.option(
-    "--from", "from_format", metavar="FORMAT", help="Format of SRC, if its content does not tell."
+    "--from",
+    "from_format",
+    shell_complete=completion.formats,
+    metavar="FORMAT",
+    help="Format of SRC, if its content does not tell.",
 )
 allow_external = click.option(
     "--allow-external",
+    shell_complete=completion.folders,
     metavar="DIR",
     multiple=True,
     help="Folder that links in SRC, and names of other files in it, may lead to; may be given several times.",
 )
-to_format = click.option("--to", "to_format", metavar="FORMAT", help="Format of DST, if its name does not tell.")
+to_format = click.option(
+    "--to",
+    "to_format",
+    shell_complete=completion.formats,
+    metavar="FORMAT",
+    help="Format of DST, if its name does not tell.",
+)
 
 
 def memory_of(default: str) -> Decorator:
@@ -72,7 +84,12 @@ target = _together(
         click.option("--shards", metavar="LENGTHS", help="Shard of DST per axis; --chunks are then the chunks inside."),
         transpose,
         region,
-        click.option("--codec", metavar="CODEC", help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]"),
+        click.option(
+            "--codec",
+            shell_complete=completion.codecs,
+            metavar="CODEC",
+            help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]",
+        ),
         click.option(
             "--checksum",
             is_flag=True,
@@ -84,6 +101,7 @@ target = _together(
         to_format,
         click.option(
             "--on-missing",
+            shell_complete=completion.words("fill", "error"),
             metavar="fill|error",
             help="Chunks that SRC does not store: take its fill value, or fail.  [default: fill]",
         ),
@@ -93,15 +111,36 @@ target = _together(
 planning = _together(
     [
         memory,
-        click.option("--strategy", metavar="NAME", help="Take this strategy's plan.  [default: auto, the best of all]"),
         click.option(
-            "--objective", metavar="time|seeks|bytes|memory", help="What plans are ranked by.  [default: time]"
+            "--strategy",
+            shell_complete=completion.strategies,
+            metavar="NAME",
+            help="Take this strategy's plan.  [default: auto, the best of all]",
         ),
         click.option(
-            "--device", metavar="NAME|FILE", help="Storage to plan for: nvme, ssd, hdd, s3 or a file.  [default: nvme]"
+            "--objective",
+            shell_complete=completion.words("time", "seeks", "bytes", "memory"),
+            metavar="time|seeks|bytes|memory",
+            help="What plans are ranked by.  [default: time]",
         ),
-        click.option("--target-device", metavar="NAME|FILE", help="Storage of DST.  [default: as --device]"),
-        click.option("--scratch-device", metavar="NAME|FILE", help="Storage of scratch.  [default: as DST's]"),
+        click.option(
+            "--device",
+            shell_complete=completion.devices,
+            metavar="NAME|FILE",
+            help="Storage to plan for: nvme, ssd, hdd, s3 or a file.  [default: nvme]",
+        ),
+        click.option(
+            "--target-device",
+            shell_complete=completion.devices,
+            metavar="NAME|FILE",
+            help="Storage of DST.  [default: as --device]",
+        ),
+        click.option(
+            "--scratch-device",
+            shell_complete=completion.devices,
+            metavar="NAME|FILE",
+            help="Storage of scratch.  [default: as DST's]",
+        ),
         click.option("--scratch-limit", metavar="SIZE", help="Most bytes of scratch.  [default: no limit]"),
         click.option(
             "--scratch-objects",

@@ -105,6 +105,9 @@ class Report:
     times: Times = field(default_factory=Times)
     """Where the time went."""
 
+    engine: str = ""
+    """What moved the bytes: `compiled`, or `numpy` where there was no C compiler."""
+
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"
         seconds = format_seconds(self.elapsed_seconds)
@@ -120,6 +123,7 @@ class Report:
             "resumed_boxes": self.resumed_boxes,
             "missing_chunks": self.missing_chunks,
             "times": self.times.to_json(),
+            "engine": self.engine,
             "notes": list(self.notes),
         }
 

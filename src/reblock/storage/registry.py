@@ -25,6 +25,7 @@ from reblock.errors import DiskError, FormatError, StorageError, UsageError, opt
 from reblock.model.store import Format, Store
 from reblock.storage.files import disk_errors, kind_of
 from reblock.storage.location import Location
+from reblock.storage.signatures import recognise
 
 #: Entry point group of formats.
 GROUP = "reblock.formats"
@@ -96,6 +97,8 @@ def detect(path: str) -> Format:
             broken.append(f"format {known.name} failed: {error!r}")
     if trouble is not None:
         raise trouble
+    if stranger := recognise(path):
+        raise FormatError(stranger)
     guess = _by_suffix(path) or ("blocks" if _bare_blocks(path) else None)
     if guess is not None:
         # Opening it says what is wrong better than we could.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files
 from reblock.cli.output import emit
 
 
@@ -16,7 +17,7 @@ from reblock.cli.output import emit
       reblock clean scan.zarr
     """,
 )
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", shell_complete=files)
 @options.as_json
 def command(target: str, as_json: bool) -> None:
     """Remove what an unfinished run has left of DST: its staging folder and its scratch. DST itself is not touched.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files
 from reblock.cli.output import emit
 
 
@@ -17,7 +18,7 @@ from reblock.cli.output import emit
       reblock info era5.zarr::t2m --json
     """,
 )
-@click.argument("source", metavar="SRC")
+@click.argument("source", metavar="SRC", shell_complete=files)
 @options.from_format
 @options.allow_external
 @options.memory

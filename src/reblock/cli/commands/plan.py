@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files, words
 from reblock.cli.failure import Failure
 from reblock.cli.output import emit
 from reblock.errors import DiskError, ReblockError
@@ -22,12 +23,13 @@ from reblock.errors import DiskError, ReblockError
       reblock plan --shape 140,140,140 --dtype u2 --source-chunks 35,35,35 --chunks 35,70,35
     """,
 )
-@click.argument("source", metavar="[SRC", required=False)
-@click.argument("target", metavar="[DST]]", required=False)
+@click.argument("source", metavar="[SRC", required=False, shell_complete=files)
+@click.argument("target", metavar="[DST]]", required=False, shell_complete=files)
 @options.target
 @options.planning
 @click.option(
     "--memory-model",
+    shell_complete=words("allocated", "held"),
     metavar="allocated|held",
     help="Judge plans by all that is allocated, or as the papers do by elements held.  [default: allocated]",
 )

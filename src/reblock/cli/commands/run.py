@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files, folders
 from reblock.cli.interrupt import stoppable
 from reblock.cli.output import emit
 from reblock.cli.progress import moved_bytes, progress
@@ -24,12 +25,15 @@ _NOTHING = "a dry run: nothing was written"
       reblock run scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
     """,
 )
-@click.argument("source", metavar="SRC")
-@click.argument("target", metavar="DST")
+@click.argument("source", metavar="SRC", shell_complete=files)
+@click.argument("target", metavar="DST", shell_complete=files)
 @options.target
 @options.planning
 @click.option(
-    "--scratch", metavar="DIR", help="Where plans of several passes keep what lies between.  [default: beside DST]"
+    "--scratch",
+    shell_complete=folders,
+    metavar="DIR",
+    help="Where plans of several passes keep what lies between.  [default: beside DST]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
 @click.option(

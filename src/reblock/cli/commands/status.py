@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files
 from reblock.cli.output import emit
 
 
@@ -17,7 +18,7 @@ from reblock.cli.output import emit
       reblock status scan.zarr --json
     """,
 )
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", shell_complete=files)
 @options.as_json
 def command(target: str, as_json: bool) -> None:
     """Show how far the run is that makes DST, with which options, and whether it is running.

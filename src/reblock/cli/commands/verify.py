@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reblock.cli import options
+from reblock.cli.completion import files, words
 from reblock.cli.failure import exits_with
 from reblock.cli.output import emit
 
@@ -21,8 +22,8 @@ from reblock.cli.output import emit
       reblock verify scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
     """,
 )
-@click.argument("source", metavar="SRC")
-@click.argument("target", metavar="DST")
+@click.argument("source", metavar="SRC", shell_complete=files)
+@click.argument("target", metavar="DST", shell_complete=files)
 @options.transpose
 @options.region
 @options.from_format
@@ -31,6 +32,7 @@ from reblock.cli.output import emit
 @options.memory_of("256MiB")
 @click.option(
     "--reader",
+    shell_complete=words("reblock", "library"),
     metavar="reblock|library",
     help="library: h5py, zarr-python or numpy read both arrays, and nothing of reblock does. The library opens the "
     "files in this process, unprotected: not for files that you do not trust.  [default: reblock]",

@@ -1,0 +1,77 @@
+"""The machine: how much memory it has, budgets as a part of it, and what the engine is made of here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+
+from reblock.engine import native
+from reblock.units import format_size, parse_size
+
+#: Where the kernel shows groups of processes, which of them this one is in, and what limits one: in version 2 of
+#: groups and in version 1.
+_GROUPS = "/sys/fs/cgroup"
+_OWN_GROUPS = "/proc/self/cgroup"
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+
+
+@cache
+def machine_bytes() -> int | None:
+    """Memory of the machine, or what the groups that this process is in may have of it; None where nobody tells."""
+    return min((size for size in (_physical_bytes(), *_group_limits()) if size), default=None)
+
+
+def parse_memory(memory: str | int) -> int:
+    """A memory budget: bytes, text like 512MiB, or a part of the machine's memory like 50%."""
+    return parse_size(memory, whole=machine_bytes())
+
+
+def memory_notes(memory_bytes: int) -> tuple[str, ...]:
+    """What is to be said of a budget."""
+    most = machine_bytes()
+    if most is None or memory_bytes <= most:
+        return ()
+    return (f"the memory budget of {format_size(memory_bytes)} is more than the {format_size(most)} of this machine",)
+
+
+def engine_name() -> str:
+    """What moves the bytes: `compiled`, or `numpy` where there was no C compiler."""
+    return "numpy" if native.library() is None else "compiled"
+
+
+def engine_notes() -> tuple[str, ...]:
+    """What is to be said of the engine."""
+    if engine_name() == "compiled":
+        return ()
+    return ("engine: numpy, which is slower; installed where there is a C compiler, reblock has a compiled one",)
+
+
+def _physical_bytes() -> int:
+    with suppress(ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 0
+
+
+def _group_limits() -> Iterator[int]:
+    """Limits of the groups that this process is in, and of those around them."""
+    with suppress(OSError, ValueError):
+        with open(_OWN_GROUPS, encoding="utf-8") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        for _, controllers, path in groups:
+            top = os.path.join(_GROUPS, "memory") if controllers else _GROUPS
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            here = path.strip("/")
+            while True:
+                yield from _limits(os.path.join(top, here))
+                if not here:
+                    break
+                here = os.path.dirname(here)
+
+
+def _limits(folder: str) -> Iterator[int]:
+    for name in _LIMITS:
+        with suppress(OSError, ValueError), open(os.path.join(folder, name), encoding="ascii") as file:
+            yield int(file.read())  # "max" is no number, and no limit

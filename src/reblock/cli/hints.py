@@ -1,0 +1,85 @@
+"""Hints: what somebody may have meant who typed a command or an option that does not exist.
+
+By spelling where a name is near, and by meaning where it is what other programs call the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+import click
+
+#: Commands by what others call them.
+COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys(("convert", "rechunk", "repartition", "copy", "cp", "transform", "write", "split", "merge"), "run"),
+    **dict.fromkeys(("nccopy", "h5repack", "transpose", "crop", "extract", "reblock", "start", "execute"), "run"),
+    **dict.fromkeys(("diff", "compare", "cmp", "check", "equal", "test", "validate", "digest", "hash"), "verify"),
+    **dict.fromkeys(("ls", "show", "describe", "inspect", "header", "dump", "ncdump", "h5ls", "h5dump", "cat"), "info"),
+    **dict.fromkeys(("explain", "dry-run", "estimate", "cost", "simulate", "price"), "plan"),
+    **dict.fromkeys(("progress", "state", "ps", "list", "jobs"), "status"),
+    **dict.fromkeys(("abort", "cancel", "rm", "remove", "delete", "cleanup", "reset", "purge"), "clean"),
+    **dict.fromkeys(("continue", "restart", "retry", "go-on"), "resume"),
+    **dict.fromkeys(("example", "tutorial", "sample"), "demo"),
+    **dict.fromkeys(("benchmark", "calibrate", "race"), "bench"),
+    **dict.fromkeys(("autocomplete", "complete", "shell"), "completion"),
+}
+#: Options by what others call them.
+OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--compressor", "--compression", "--compress", "--filter", "--filters", "--deflate"), "--codec"),
+    **dict.fromkeys(("--compressors", "--codecs", "--gzip", "--zstd", "--level"), "--codec"),
+    **dict.fromkeys(("--chunk-size", "--chunksize", "--chunksizes", "--chunk-sizes", "--chunk-shape"), "--chunks"),
+    **dict.fromkeys(("--blocks", "--block-size", "--block-shape", "--tile", "--tiles", "--chunking"), "--chunks"),
+    **dict.fromkeys(("--shard-size", "--shard-shape", "--sharding"), "--shards"),
+    **dict.fromkeys(("--mem", "--max-mem", "--max-memory", "--memory-limit", "--ram", "--budget"), "--memory"),
+    **dict.fromkeys(("--force", "--replace", "--clobber", "--yes"), "--overwrite"),
+    **dict.fromkeys(("--format", "--output-format", "--target-format", "--to-format"), "--to"),
+    **dict.fromkeys(("--input-format", "--source-format", "--from-format"), "--from"),
+    **dict.fromkeys(("--slice", "--slices", "--crop", "--subset", "--roi", "--selection", "--box"), "--region"),
+    **dict.fromkeys(("--axes", "--order", "--permute", "--axis-order", "--dims"), "--transpose"),
+    **dict.fromkeys(("--type", "--astype", "--data-type"), "--dtype"),
+    **dict.fromkeys(("--tmp", "--temp", "--tmpdir", "--temp-dir", "--tempdir", "--work-dir"), "--scratch"),
+    **dict.fromkeys(("--algorithm", "--method", "--planner"), "--strategy"),
+    **dict.fromkeys(("--optimize", "--optimise", "--goal", "--minimize"), "--objective"),
+    **dict.fromkeys(("--disk", "--storage", "--medium"), "--device"),
+    **dict.fromkeys(("--checksums", "--crc", "--crc32c", "--fletcher32"), "--checksum"),
+    **dict.fromkeys(("--silent", "--no-progress"), "--quiet"),
+    **dict.fromkeys(("--skip-existing", "--ignore-existing"), "--exist-ok"),
+    **dict.fromkeys(("--simulate", "--just-print", "--check"), "--dry-run"),
+    **dict.fromkeys(("--follow-links", "--allow", "--root", "--roots"), "--allow-external"),
+    **dict.fromkeys(("--missing", "--fill"), "--on-missing"),
+    **dict.fromkeys(("--engine", "--library", "--independent"), "--reader"),
+}
+#: What is an argument here and an option elsewhere.
+ARGUMENTS: Mapping[str, str] = {
+    **dict.fromkeys(("--output", "--out", "-o", "--target", "--dst", "--destination"), "DST, the second argument"),
+    **dict.fromkeys(("--input", "--in", "-i", "--source", "--src"), "SRC, the first argument"),
+}
+#: How near a name must be.
+_NEAR = 0.6
+
+
+def for_command(typed: str, known: Collection[str]) -> str | None:
+    """The command that was meant."""
+    return _meant(typed.lower(), known, COMMANDS)
+
+
+def for_option(typed: str, command: click.Command) -> str | None:
+    """The option or argument that was meant."""
+    known = [name for one in command.params if isinstance(one, click.Option) and not one.hidden for name in one.opts]
+    arguments = any(isinstance(one, click.Argument) for one in command.params)
+    name = typed.partition("=")[0].lower()
+    if name in ARGUMENTS and arguments:
+        return ARGUMENTS[name]
+    return _meant(name.replace("_", "-"), [*known, "--help"], OPTIONS)
+
+
+def _meant(typed: str, known: Collection[str], others: Mapping[str, str]) -> str | None:
+    """By meaning, by spelling, and by the spelling of what others say."""
+    if others.get(typed) in known:
+        return others[typed]
+    if near := get_close_matches(typed, known, 1, _NEAR + 0.1):
+        return near[0]
+    spelled = [name for name, here in others.items() if here in known]
+    near = get_close_matches(typed, spelled, 1, _NEAR + 0.2)
+    return others[near[0]] if near else None

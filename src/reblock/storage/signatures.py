@@ -1,0 +1,80 @@
+"""Files of formats that reblock cannot read: known by their first bytes, so that a refusal can name them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from reblock.errors import StorageError
+from reblock.storage.files import read_head
+
+
+class Stranger(NamedTuple):
+    """A format that reblock cannot read."""
+
+    name: str
+    """With its article."""
+    signature: bytes
+    """Bytes that all such files have."""
+    advice: str
+    """What makes something of it that reblock can read; {path} is the file, {stem} its name without the ending."""
+    offset: int = 0
+    """Where the signature is."""
+    suffixes: tuple[str, ...] = ()
+    """Endings that such a file has; none = any."""
+
+
+_NETCDF = "`nccopy -k nc4 {path} {stem}.nc4.h5` makes one that it can"
+_TIFF = "`numpy.save('{stem}.npy', tifffile.imread('{path}'))` makes a file that it can"
+_NIFTI = "`numpy.save('{stem}.npy', nibabel.load('{path}').dataobj)` makes a file that it can"
+_IMAGE = "`numpy.save('{stem}.npy', PIL.Image.open('{path}'))` makes a file that it can"
+_FITS = "`numpy.save('{stem}.npy', astropy.io.fits.getdata('{path}'))` makes a file that it can"
+_DICOM = "`numpy.save('{stem}.npy', pydicom.dcmread('{path}').pixel_array)` makes a file that it can"
+_MATLAB = "`save -v7.3` in MATLAB makes one that it can (it is HDF5)"
+_NPZ = "`unzip {path}` gives .npy files, which it can"
+_GUNZIP = "`gunzip -k {path}` makes one to look at"
+
+#: The first that fits is told; what is told apart by its ending only comes first.
+_STRANGERS = (
+    Stranger("a NetCDF classic file", b"CDF\x01", _NETCDF),
+    Stranger("a NetCDF classic file (64-bit offset)", b"CDF\x02", _NETCDF),
+    Stranger("a NetCDF classic file (CDF-5)", b"CDF\x05", _NETCDF),
+    Stranger("a TIFF file", b"II*\0", _TIFF),
+    Stranger("a TIFF file", b"MM\0*", _TIFF),
+    Stranger("a BigTIFF file", b"II+\0", _TIFF),
+    Stranger("a BigTIFF file", b"MM\0+", _TIFF),
+    Stranger("a NIfTI-1 file", b"n+1\0", _NIFTI, 344),
+    Stranger("the header of a NIfTI-1 file", b"ni1\0", _NIFTI, 344),
+    Stranger("a NIfTI-2 file", b"n+2\0", _NIFTI, 4),
+    Stranger("a compressed NIfTI file", b"\x1f\x8b", _NIFTI, suffixes=(".nii.gz",)),
+    Stranger("a compressed MINC file", b"\x1f\x8b", _GUNZIP, suffixes=(".mnc.gz",)),
+    Stranger("a FITS file", b"SIMPLE  =", _FITS),
+    Stranger("a GRIB file", b"GRIB", "`cdo -f nc4 copy {path} {stem}.h5` makes a file that it can"),
+    Stranger("a PNG image", b"\x89PNG\r\n\x1a\n", _IMAGE),
+    Stranger("a JPEG image", b"\xff\xd8\xff", _IMAGE),
+    Stranger("a JPEG 2000 image", b"\0\0\0\x0cjP  ", _IMAGE),
+    Stranger("a DICOM file", b"DICM", _DICOM, 128),
+    Stranger("an HDF4 file", b"\x0e\x03\x13\x01", "`h4toh5 {path} {stem}.h5` makes one that it can"),
+    Stranger("a MATLAB file of before version 7.3", b"MATLAB 5.0 MAT-file", _MATLAB),
+    Stranger("a Parquet file", b"PAR1", "it holds tables, not arrays"),
+    Stranger("a NumPy .npz archive", b"PK\x03\x04", _NPZ, suffixes=(".npz",)),
+    Stranger("a zip archive", b"PK\x03\x04", "`unzip {path}` makes a folder to look at"),
+    Stranger("a gzip file", b"\x1f\x8b", _GUNZIP),
+)
+_LONGEST = max(stranger.offset + len(stranger.signature) for stranger in _STRANGERS)
+
+
+def recognise(path: str) -> str | None:
+    """What a file is that reblock cannot read, and what to do; None where nobody knows."""
+    head = b""
+    if os.path.isfile(path):
+        with suppress(StorageError):
+            head, _ = read_head(path, _LONGEST)
+    for stranger in _STRANGERS:
+        here = head[stranger.offset : stranger.offset + len(stranger.signature)]
+        if here == stranger.signature and path.lower().endswith(stranger.suffixes or ("",)):
+            stem = os.path.basename(path).partition(".")[0]
+            advice = stranger.advice.replace("{path}", path).replace("{stem}", stem)
+            return f"{path} is {stranger.name}, which reblock cannot read yet; {advice}"
+    return None
