@@ -43,6 +43,27 @@ def timed(file: h5py.File) -> None:
     h5py.h5d.create(file.id, b"d", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((4,)))
 
 
+def virtual(source: str = ".", name: str = "x", *, odd: bool = False, endless: bool = False) -> None:
+    """A virtual dataset of a dataset in the same file."""
+    limit = h5py.h5s.UNLIMITED if endless else 4
+    here, there = (h5py.h5s.create_simple((4,), (limit,)) for _ in range(2))
+    for space in (here, there):
+        space.select_hyperslab((0,), (limit if endless else 1,), (1,), (1,))
+        if odd:
+            space.select_hyperslab((2,), (2,), op=h5py.h5s.SELECT_OR)
+    if "%" in name:
+        there = h5py.h5s.create_simple((1,))
+    dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    dcpl.set_virtual(here, source.encode(), name.encode(), there)
+
+    def make(file: h5py.File) -> None:
+        file["x"] = np.arange(4, dtype="i4")
+        space = h5py.h5s.create_simple((4,), (limit,))
+        h5py.h5d.create(file.id, b"d", h5py.h5t.NATIVE_INT32, space, dcpl)
+
+    hdf5(make)
+
+
 def external(count: int, folder: str = "") -> None:
     for number in range(count):
         Path(f"{folder}part{number}").write_bytes(bytes(8))
@@ -104,6 +125,11 @@ ATTEMPTS: dict[str, Callable[[], Any]] = {
     "an HDF5 filter that is not on the list": lambda: hdf5(filtered),
     "elements of an HDF5 dataset in several external files": lambda: external(2),
     "an HDF5 dataset in another file that is not allowed": outside,
+    "a virtual dataset of HDF5 with a source that is not there": lambda: virtual(name="y"),
+    "a virtual dataset of HDF5 with an unlimited selection": lambda: virtual(endless=True),
+    "a virtual dataset of HDF5 with sources by number": lambda: virtual(name="x%b", endless=True),
+    "a virtual dataset of HDF5 of single points or irregular parts": lambda: virtual(odd=True),
+    "a virtual dataset of HDF5 that is made of itself": lambda: virtual(name="d"),
     "a group or file with several arrays": lambda: hdf5(
         lambda file: [file.create_dataset(name, data=[1]) for name in "de"], "s.h5"
     ),
