@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from reblock.cost.codecs import codec_rate
 from reblock.cost.flight import decoding_bytes
 from reblock.cost.memory import (
     allocated_bytes,
@@ -155,8 +156,8 @@ def pass_seconds(
     writing = writing + target.objects.count * to_device.create_seconds / to_device.depth
     moved = reading + writing if from_device == to_device else _larger(reading, writing)
     working = _larger(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
-    working = working + reads.bytes / _rate(from_device.decode_bytes_per_second, source.codec)
-    working = working + writes.bytes / _rate(to_device.encode_bytes_per_second, target.codec)
+    working = working + reads.bytes / codec_rate(from_device.decode_bytes_per_second, source.codec, encoding=False)
+    working = working + writes.bytes / codec_rate(to_device.encode_bytes_per_second, target.codec, encoding=True)
     if slabs:
         working = working + writes.bytes / to_device.fresh_bytes_per_second
     return _larger(moved, working)
@@ -226,12 +227,3 @@ def moving_seconds(side: Counts, device: Device, rate: float) -> Any:
     jumps = side.seeks - side.opens
     waits = side.opens * (device.open_seconds + device.far_seek_seconds) + jumps * device.seek_seconds
     return side.bytes / rate + waits / device.depth
-
-
-def _rate(rates: dict[str, float], codec: str) -> float:
-    """Rate of the slowest stage of a codec that has one."""
-    if not codec:
-        return float("inf")
-    stages = [stage.partition(":")[0] for stage in codec.split("+")]
-    known = [rates[name] for name in stages if name in rates]
-    return min(known) if known else rates.get("default", float("inf"))
