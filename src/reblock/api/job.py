@@ -18,11 +18,11 @@ from reblock.api.meter import Meter, Progress
 from reblock.api.recall import remember
 from reblock.api.request import (
     abstract_layouts,
-    find_device,
     is_contiguous,
     is_strict,
     one_of,
     parse_codec,
+    priced_device,
     target_schema,
     wanted_schema,
 )
@@ -215,9 +215,9 @@ def plan(
         view_layout,
         layout,
         parse_memory(memory),
-        find_device(device),
-        None if target_device is None else find_device(target_device),
-        None if scratch_device is None else find_device(scratch_device),
+        priced_device(device),
+        None if target_device is None else priced_device(target_device),
+        None if scratch_device is None else priced_device(scratch_device),
         None if scratch_limit is None else parse_size(scratch_limit),
         scratch_objects,
         cores=cores(),
