@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import reblock
 from reblock.engine import Report, native
-from reblock.errors import ChangedError, UnfinishedError
+from reblock.errors import ChangedError, UnfinishedError, UsageError
 from reblock.storage.journal import Journal
 from reblock.storage.staging import Staging
 
@@ -155,7 +156,8 @@ def test_an_hdf5_file_that_is_moved_away(loop: None) -> None:
             run("x.h5", lambda: os.rename("x.h5", "away.h5"), later=lambda: os.rename("away.h5", "x.h5"))
         if os.path.exists("away.h5"):
             os.rename("away.h5", "x.h5")
-        reblock.clean("y/")
+        with suppress(UsageError):  # where nothing was finished, nothing stays
+            reblock.clean("y/")
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -218,7 +220,7 @@ def test_a_chunk_that_is_replaced_before_the_run_goes_on(source: str) -> None:
     chunks = make(source)
     stop_half_way(source)
     replace_with_old_times(chunks[-1])
-    with pytest.raises(ChangedError, match=rf"(?s){chunks[-1].name}.*reblock clean y"):
+    with pytest.raises(ChangedError, match=rf"(?s){chunks[-1].name}.*reblock.clean.*y"):
         reblock.repartition(source, "y/", **OPTIONS)
     assert not os.path.exists("y")
     reblock.clean("y/")
@@ -293,7 +295,7 @@ def test_files_that_are_touched_before_the_run_goes_on(passes: bool) -> None:
 def test_a_chunk_that_is_written_and_dated_back(source: str) -> None:
     """Inode, size and date are the same; only reading again tells."""
     chunks = make(source, codec="none") if source != "blocks/" else make(source)
-    with pytest.raises(ChangedError, match=r"(?s)read again.*reblock clean y"):
+    with pytest.raises(ChangedError, match=r"(?s)read again.*reblock.clean.*y"):
         run(source, lambda: write_with_old_times(chunks[0]))
     assert not os.path.exists("y")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -330,9 +331,12 @@ class Attempt:
             self.meter.begin(self._parts(ledger))
         watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
-        ledger.flush()
+        with ThreadPoolExecutor(1, "reblock-last-look") as aside:
+            # All has been read. What was written of it becomes durable meanwhile.
+            now = aside.submit(self._source.look_again, journal)
+            ledger.flush()
         read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
-        self.notes += self._source.settle(journal, *read, self.cancelled)
+        self.notes += self._source.settle(now.result(), journal, *read, self.cancelled)
         if self.digest:
             self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
         store.commit(Record(digest=self.sums, job=self._job))

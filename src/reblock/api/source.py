@@ -15,7 +15,7 @@ import numpy as np
 
 from reblock.engine import View
 from reblock.engine.recheck import reread
-from reblock.engine.seen import Seen
+from reblock.engine.seen import Look, Seen
 from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
 from reblock.model import Layout, Pass, Sums
@@ -67,16 +67,27 @@ class Source:
         return _in_words(list(dict.fromkeys(found)), more)
 
     # ---------------------------------------------------------------- the end
+    def look_again(self, journal: Journal) -> Look:
+        """The files when all has been read; suspect are those touched since the run began that has this journal."""
+        return self.seen.again(journal.header["source"]["newest_ns"])
+
     def settle(
-        self, journal: Journal, sweep: Pass, number: int, layout: Layout, memory_bytes: int, cancelled: Cancelled
+        self,
+        now: Look,
+        journal: Journal,
+        sweep: Pass,
+        number: int,
+        layout: Layout,
+        memory_bytes: int,
+        cancelled: Cancelled,
     ) -> list[str]:
         """Notes, if the files hold what they held when the run began; ChangedError otherwise.
 
-        All has been read. `sweep`, the pass of that number, has written an array of this layout.
+        `now` is how they look when all has been read. `sweep` is the pass, of that number, that has written an array of
+        this layout.
         """
         self.check()
         start, began = self.seen.start, journal.header["source"]
-        now = self.seen.again(began["newest_ns"])
         if now.firm != start.firm:
             what = _in_words(self.seen.differing(now), now.present - start.present)
             raise ChangedError(f"{self.location} changed during the run ({what}): nothing was published")
