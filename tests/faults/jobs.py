@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import reblock
+from reblock.storage.staging import Staging
 
 #: Small enough for some twenty group commits.
 MEMORY = 64 << 10
@@ -65,3 +66,9 @@ def remove(path: str) -> None:
         shutil.rmtree(path)
     else:
         os.unlink(path)
+
+
+def clean(target: str | Path) -> None:
+    """Remove what a run has left, if it has left anything."""
+    if Staging(str(target)).is_there:
+        reblock.clean(target)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reblock
-from faults.jobs import remove
+from faults.jobs import clean, remove
 from reblock.errors import CorruptError, ReblockError
 from reblock.storage.staging import Staging
 
@@ -76,7 +76,6 @@ def chunk_bytes(source: str) -> list[tuple[str, int, int]]:
 def flip_source(source: str, target: str, expected: np.ndarray[Any, Any], count: int, **options: Any) -> int:
     """How many of so many flips were noticed; one that was not has changed nothing."""
     places = chunk_bytes(source)
-    job = reblock.plan(source, target, memory="64KiB", strategy="keep", **options)
     chance = random.Random(source)
     noticed = 0
     for _ in range(count):
@@ -84,10 +83,10 @@ def flip_source(source: str, target: str, expected: np.ndarray[Any, Any], count:
         offset, bit = start + chance.randrange(length), chance.randrange(8)
         flip(path, offset, bit)
         try:
-            reblock.run(job, overwrite=True)
+            reblock.repartition(source, target, memory="64KiB", strategy="keep", **options, overwrite=True)
         except CorruptError:
             noticed += 1
-            reblock.clean(target)
+            clean(target)
         else:
             assert np.array_equal(reblock.open(target)[...], expected), (path, offset, bit)
         flip(path, offset, bit)

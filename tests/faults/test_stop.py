@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import reblock
+from faults.jobs import clean
 
 #: SIGINT may be ignored where tests run in the background.
 COMMAND = [
@@ -88,7 +89,7 @@ def sweep(sources: Path, folder: Path, name: str, moments: int, seed: int) -> li
     once = stop(folder, words)
     assert once.code == 0
     for _ in range(moments):
-        reblock.clean(folder / words[1])
+        clean(folder / words[1])
         made = folder / words[1]
         if made.exists():
             shutil.rmtree(made) if made.is_dir() else made.unlink()
