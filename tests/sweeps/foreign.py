@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -149,6 +150,8 @@ def shown(value: Any) -> str:
 def main() -> None:
     """Judge the datasets that are named on standard input."""
     warnings.simplefilter("ignore")
+    with suppress(ImportError):
+        import hdf5plugin  # noqa: F401 - gives h5py the filters that reblock reads with it
     for number, (path, name) in enumerate(json.load(sys.stdin)):
         print(json.dumps({"begin": number}), flush=True)
         signal.alarm(LONGEST)

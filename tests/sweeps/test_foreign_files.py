@@ -72,7 +72,7 @@ def check(found: Sequence[dict[str, Any]]) -> None:
 def reason(one: dict[str, Any]) -> str:
     """Why a dataset was refused, without its name and numbers."""
     text = one["why"].replace(f"{one['path']}::{one['dataset']}", "").replace(one["path"], "")
-    text = re.sub(r"\[\(.*\)\]|\{'names.*\}|dtype\(.*\)", "TYPE", text)
+    text = re.sub(r"\[\(.*(\)\]|characters\))|\{'names.*\}|dtype\(.*\)", "TYPE", text)
     return f"{one['result']}: {re.sub(r'[0-9][0-9,.]*', 'N', text).strip(': ')[:150]}"
 
 
