@@ -43,7 +43,8 @@ def record_from_json(value: Any) -> Record:
 
 def take_record(attributes: Mapping[str, Any], stored: Any = None) -> tuple[Record, dict[str, Any]]:
     """The record of an array, and its attributes without what is ours: a copy of an array gets its own."""
-    record = record_from_json(stored) or Record(_matching(_DIGEST, attributes.get(ATTRIBUTE)))
+    found = record_from_json(stored)
+    record = Record(found.digest or _matching(_DIGEST, attributes.get(ATTRIBUTE)), found.job)
     return record, {key: value for key, value in attributes.items() if key != ATTRIBUTE}
 
 
