@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from reblock.cost.estimate import (
+    LITTLE_BYTES,
     Sweep,
     estimate,
     estimate_passes,
@@ -22,7 +23,7 @@ from reblock.cost.flight import flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
-from reblock.planner.search import search
+from reblock.planner.search import WORTH, search
 from reblock.planner.thrift import least_memory
 from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
@@ -33,8 +34,8 @@ from reblock.units import format_seconds, format_size
 AUTO = "auto"
 #: Name of what the search over the whole family finds.
 SEARCH = "search"
-#: A plan is made again in smaller steps where it could take less than this part of the best one's time.
-_WORTH = 0.98
+#: Strategies that propose without a search.
+_QUICK = ("baseline", "clustered", "consolidate", "multiple", "naive")
 #: Times that differ by less are the same, added up in another order.
 _AS_GOOD = 1 - 1e-9
 
@@ -148,7 +149,7 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         raise _infeasible(problem)
     heard, unasked = _ask(names, problem, objective)
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
-        heard = _steady(heard, problem)
+        heard = _halved(_steady(heard, problem), problem)
     able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
         raise Refused(f"strategy {strategy}: {heard[0].rejected}", needs_memory_bytes=heard[0].needs_memory_bytes)
@@ -244,10 +245,47 @@ def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
         before = found[name]
         if before.plan and before.cost and before.plan.passes not in tried:
             tried.append(before.plan.passes)
-            if hopes[name] < min(_WORTH * best, before.cost.seconds):
+            if hopes[name] < min(WORTH * best, before.cost.seconds):
                 found[name] = _smaller_steps(before, problem)
                 best = min(best, found[name].cost.seconds)  # type: ignore[union-attr]
     return [found[a.strategy] for a in heard]
+
+
+def _halved(heard: list[Alternative], problem: Problem) -> list[Alternative]:
+    """The same with less memory where that is faster, also as a strategy proposes for half of it.
+
+    More memory is no reason to be slower. Asked are the best strategy and those that do not search; the search looks at
+    half of the memory itself.
+    """
+    found = [_with_less(one, problem) for one in heard]
+    best = min((a.cost.seconds for a in found if a.cost), default=0.0)
+    if best * _AS_GOOD <= ideal_seconds(problem):
+        return found
+    for place, before in enumerate(found):
+        quick = before.strategy in _QUICK
+        if before.cost and before.strategy != SEARCH and (quick or before.cost.seconds == best):
+            for part in (2, 4, 8) if quick else (2,):
+                less = replace(problem, memory_bytes=max(problem.memory_bytes // part, 1))
+                found[place] = _faster(found[place], _hear(before.strategy, less, "time"))
+    return found
+
+
+def _faster(before: Alternative, after: Alternative) -> Alternative:
+    """The one that takes less time, if that is worth it."""
+    return after if before.cost and after.cost and after.cost.seconds < WORTH * before.cost.seconds else before
+
+
+def _with_less(before: Alternative, problem: Problem) -> Alternative:
+    """The plan with as much memory as makes it fastest: what is not needed takes time to be touched."""
+    found, memory = before, before.plan.memory_bytes // 2 if before.plan else 0
+    while found.plan and found.cost and memory > LITTLE_BYTES // 2:
+        try:
+            plan = fit(found.plan, replace(problem, memory_bytes=memory))
+        except Refused:
+            break
+        found = _faster(found, replace(found, plan=plan, cost=estimate(plan, problem)))
+        memory //= 2
+    return found
 
 
 def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:

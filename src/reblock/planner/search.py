@@ -18,7 +18,7 @@ thinned; the answer is then marked `bounded`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import permutations
@@ -47,6 +47,8 @@ MANY_TRIALS = 400
 MANY_ORDERS, FEW_AXES, MANY_LOOKS = 6, 3, 600
 #: Candidates that are priced exactly after the first that fits.
 MANY_MORE = 12
+#: A plan for less memory is taken where it takes less than this part of the other's time: predictions are no better.
+WORTH = 0.98
 #: Who is this near to what no plan can beat, or so many seconds, is not worth another search.
 NEAR, SOON = 1.02, 1.0
 
@@ -141,18 +143,41 @@ def _best_that_fits(
 ) -> tuple[Found | None, bool]:
     """The best pass that fits, and whether no other can be better.
 
+    More memory is no reason for a slower plan: those that fit half of it are looked at too.
+    """
+    ranked = _ranked(problem, points, key)
+    found, exact = _first_that_fit(problem, ranked, key, orders, scope)
+    if found is None or exact or scope.frugal or problem.held:
+        return found, exact
+    half = replace(problem, memory_bytes=problem.memory_bytes // 2)
+    other, _ = _first_that_fit(half, ranked, key, orders, scope, best=found)
+    return other if other is not None and other.rank[0] < WORTH * found.rank[0] else found, False
+
+
+def _first_that_fit(
+    problem: Problem,
+    ranked: Ranked,
+    key: Ranking,
+    orders: list[tuple[int, ...]],
+    scope: Scope,
+    best: Found | None = None,
+) -> tuple[Found | None, bool]:
+    """The best of the first few that fit, and whether no other can be better than it or one that is known.
+
     Candidates come in the order of what they probably cost: what memory they take is known exactly only then. So after
     the first that fits a few more are looked at.
     """
-    best: Found | None = None
-    least, candidates = _ranked(problem, points, key)
-    more, looked = MANY_MORE, 0
+    more, looked, known = MANY_MORE, 0, best
     few, most = problem.target.ndim <= FEW_AXES, MANY_TRIALS // 4 if scope.frugal else MANY_TRIALS
-    for tried, made in enumerate(candidates):
-        rest = least[tried:]
+    if known is not None:
+        most //= 16
+    chosen = np.flatnonzero(ranked.memory <= problem.memory_bytes)
+    for tried, place in enumerate(chosen.tolist()):
+        rest = ranked.least[place:]
         if tried >= most or looked >= MANY_LOOKS or (best is not None and (not more or np.min(rest) >= best.rank[0])):
             return best, best is not None and bool(np.min(rest) >= best.rank[0])
-        more -= best is not None
+        more -= best is not known
+        made = ranked.make(place)
         likely = orders if few else _likely_orders(made, problem, orders)[:MANY_ORDERS]
         light, looks = _lightest(made, problem, likely, slabs=scope.slabs)
         looked += 0 if few else looks
@@ -234,12 +259,24 @@ class Prices:
     """Memory."""
 
 
-def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> tuple[Floats, Iterator[Pass]]:
-    """Passes that may fit, the one that is probably best first, and what each is ranked by first at the least."""
+class Ranked(NamedTuple):
+    """Passes that may fit, the one that is probably best first."""
+
+    least: Floats
+    """What each is ranked by first at the least."""
+    memory: Floats
+    """Memory that each takes at the least."""
+    make: Callable[[int], Pass]
+    """The pass at a place."""
+
+
+def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Ranked:
+    """Passes that may fit, by what they probably cost."""
     access = problem.source.partial_reads
     if not points:
         whole = Grid(())
-        return np.zeros(1), iter([Pass(whole, whole, whole, (), _access(access), Access.UNITS)])
+        alone = Pass(whole, whole, whole, (), _access(access), Access.UNITS)
+        return Ranked(np.zeros(1), np.zeros(1), lambda _: alone)
     product = _Product(problem, points)
     room = np.broadcast_to(product.least <= problem.memory_bytes, product.shape)
     where = np.argwhere(room)
@@ -248,15 +285,16 @@ def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> tuple[
     by_units = np.broadcast_to(probable.by_units, product.shape)[room]
     order = np.lexsort(keys[::-1])
 
-    def passes() -> Iterator[Pass]:
-        for rank in order.tolist():
-            chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
-            cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
-            read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
-            writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
-            yield Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+    def make(place: int) -> Pass:
+        rank = order[place]
+        chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
+        cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
+        read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
+        writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
+        return Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
 
-    return np.broadcast_to(least.columns[0], product.shape)[room][order], passes()
+    ranks, memory = (np.broadcast_to(one, product.shape)[room][order] for one in (least.columns[0], product.least))
+    return Ranked(ranks, memory, make)
 
 
 def _access(partial: bool) -> Access:  # noqa: FBT001 - a name for two constants
