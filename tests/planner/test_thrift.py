@@ -113,3 +113,28 @@ def test_a_raw_target_is_not_written_element_by_element() -> None:
     decision = choose(Problem(*layouts, 1 << 30, PRESETS["nvme"]), objective="memory")
     assert decision.cost.peak_bytes == 8192
     assert decision.cost.seeks < 20_000_000
+
+
+def test_a_little_more_memory_is_advised_where_it_saves_much() -> None:
+    """Slices decoded into raw columns: at the least a page of a slice is written at a time."""
+    shape = (256, 1024, 1024)
+    slices, columns = Grid.of(shape, (1, 1024, 1024)), Grid.of(shape, (256, 64, 64))
+    source = Layout(np.dtype("<f4"), slices, slices, (0, 1, 2), "gzip:4", partial_reads=False, partial_writes=False)
+    problem = Problem(source, Layout.raw("<f4", columns), 1, PRESETS["nvme"], scratch_bytes=0)
+    with pytest.raises(
+        InfeasibleError, match=r"needs at least .*; with .* MiB it would take [\d,]+ seeks and .* instead of"
+    ):
+        choose(problem)
+    least = least_memory(problem)
+    tight = choose(replace(problem, memory_bytes=least))
+    assert " instead of 786,432 and 53 min" in tight.advice
+    assert choose(replace(problem, memory_bytes=int(1.25 * least))).cost.seconds * 10 < tight.cost.seconds
+    assert choose(replace(problem, memory_bytes=4 * least)).advice == ""
+
+
+@given(problems(max_ndim=3), st.floats(1, 20))
+def test_twice_the_memory_is_hardly_slower(problem: Problem, times: float) -> None:
+    """Plans for half of the memory are looked at too: what is left are predictions that differ by little."""
+    memory = int(least_memory(problem) * times)
+    less, more = (choose(replace(problem, memory_bytes=part * memory)) for part in (1, 2))
+    assert more.cost.seconds <= 1.15 * less.cost.seconds

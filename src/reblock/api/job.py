@@ -88,9 +88,10 @@ class Job:
     @property
     def notes(self) -> tuple[str, ...]:
         """What becomes otherwise than in the source, and what else is worth knowing."""
+        advice = (f"memory: {self.decision.advice}",) if self.decision.advice else ()
         if self.source is None:
-            return self.schema.notes
-        return (*self.schema.notes, *memory_notes(self.decision.problem.memory_bytes), *engine_notes())
+            return (*self.schema.notes, *advice)
+        return (*self.schema.notes, *advice, *memory_notes(self.decision.problem.memory_bytes), *engine_notes())
 
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
         """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""

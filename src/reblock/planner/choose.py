@@ -24,7 +24,7 @@ from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.planner.check import check
 from reblock.planner.search import WORTH, search
-from reblock.planner.thrift import least_memory
+from reblock.planner.thrift import advice, least_memory
 from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.strategies.family import fit
@@ -101,6 +101,11 @@ class Decision:
         """Its time, as a multiple of what no plan for this problem could be faster than."""
         least = ideal_seconds(self.problem)
         return self.cost.seconds / least if least else 1.0
+
+    @cached_property
+    def advice(self) -> str:
+        """What a little more memory would save where there is hardly enough; empty where there is nothing to say."""
+        return "" if self.problem.held else advice(self.problem, self.cost)
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
@@ -322,7 +327,6 @@ def _worse(other: Alternative, best: Alternative, objective: str) -> str:
 def _infeasible(problem: Problem) -> InfeasibleError:
     least = least_memory(problem)
     budget = f"{format_size(problem.memory_bytes)} ({problem.memory_bytes} bytes)"
-    return InfeasibleError(
-        f"no plan fits a memory budget of {budget}: needs at least {format_size(least)} ({least} bytes)",
-        needs_memory_bytes=least,
-    )
+    said = f"no plan fits a memory budget of {budget}: needs at least {format_size(least)} ({least} bytes)"
+    more = advice(problem)
+    return InfeasibleError(f"{said}; {more}" if more else said, needs_memory_bytes=least)

@@ -20,16 +20,21 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from reblock.cost.estimate import estimate
 from reblock.cost.flight import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
 from reblock.planner.check import check
 from reblock.strategies.candidates import divisors
 from reblock.strategies.family import fit, needed_bytes, sweep
+from reblock.units import format_seconds, format_size
 
 #: Objects that an intermediate array may have for no other reason than to save a page.
 FEW_OBJECTS = 4096
+
+#: How much more memory than the least may be advised, and how many times fewer seeks or seconds make that worth it.
+MORE, FAR_LESS = (1.25, 2.0), 10
 
 #: A budget that no plan reaches.
 NO_LIMIT = 1 << 200
@@ -54,6 +59,30 @@ def thrifty_plans(problem: Problem) -> list[Plan]:
             check(fitted, problem)
             found.append(fitted)
     return found
+
+
+def advice(problem: Problem, cost: Cost | None = None) -> str:
+    """What a little more memory than the least would save, in words; empty where that is not worth to be said.
+
+    `cost` is that of the plan at hand; without one, that of a plan for the least memory.
+    """
+    least = least_memory(problem)
+    if least >= NO_LIMIT or problem.memory_bytes > MORE[0] * least:
+        return ""
+    here = cost or _fastest(replace(problem, memory_bytes=least))
+    for more in MORE:
+        memory = int(least * more)
+        there = _fastest(replace(problem, memory_bytes=memory))
+        if here and there and (there.seeks * FAR_LESS <= here.seeks or there.seconds * FAR_LESS <= here.seconds):
+            instead = f"{here.seeks:,} and {format_seconds(here.seconds)}"
+            took = f"{there.seeks:,} seeks and {format_seconds(there.seconds)}"
+            return f"with {format_size(memory)} it would take {took} instead of {instead}"
+    return ""
+
+
+def _fastest(problem: Problem) -> Cost | None:
+    """What the fastest thrifty plan costs."""
+    return min((estimate(plan, problem) for plan in thrifty_plans(problem)), key=lambda c: c.seconds, default=None)
 
 
 def _plans(problem: Problem, memory_bytes: int) -> Iterator[Plan]:
