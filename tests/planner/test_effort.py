@@ -148,6 +148,6 @@ def test_the_longest_axis_is_named() -> None:
         Grid.of((MAX_LENGTH + 1,), (5,))
     with pytest.raises(UsageError, match=r"2\*\*62"):
         Grid.of((5,), (2**63,))
-    lots = Layout.raw("u1", Grid.of((2**60,) * 3, (2**50,) * 3))
-    with pytest.raises(UsageError, match=r"2\*\*160"):
+    lots = Layout.raw("u1", Grid.of((2**60,) * 5, (2**50,) * 5))
+    with pytest.raises(UsageError, match=r"2\*\*256"):
         Problem(lots, lots, 1, PRESETS["nvme"])

@@ -10,7 +10,7 @@ from reblock.model.device import Device
 from reblock.model.layout import Layout
 
 #: The largest array that plans are made for: products of its counts are still floating point numbers.
-MAX_BYTES = 2**160
+MAX_BYTES = 2**256
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Problem:
         if self.source.shape != self.target.shape:
             raise UsageError(f"source {self.source.shape} and target {self.target.shape} differ in shape")
         if self.target.nbytes > MAX_BYTES:
-            raise UsageError(f"an array of shape {self.target.shape} has more than 2**160 bytes, the most for a plan")
+            raise UsageError(f"an array of shape {self.target.shape} has more than 2**256 bytes, the most for a plan")
         if self.memory_bytes < 1:
             raise UsageError(f"the memory budget must be at least 1 byte, not {self.memory_bytes}")
 
