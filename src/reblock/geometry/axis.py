@@ -36,8 +36,8 @@ MAX_LENGTH = 2**62
 #: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
 MANY_CUTS = 1 << 21
 
-#: Cuts of two axes that may be merged where they have no short period in common.
-MERGED_CUTS = 1 << 17
+#: Cuts of two axes that may be merged: those of a period that they have in common, or all where there is none.
+MERGED_CUTS = 1 << 16
 
 #: Blocks up to which an axis that is not regular is kept and written as the list of its lengths.
 FEW_BLOCKS = 128
@@ -350,7 +350,8 @@ def _refine(one: Axis, two: Axis) -> Axis:
     first, last = max(one.middle[0], two.middle[0]), min(one.middle[1], two.middle[1])
     period = lcm(one.period, two.period) or 1
     repeats = max(last - first, 0) // period
-    if repeats < 2 and one.count + two.count > MERGED_CUTS:
+    within = (axis.count if repeats < 2 else axis.index(first + period) - axis.index(first) for axis in (one, two))
+    if sum(within) > MERGED_CUTS:
         raise Refused(f"too irregular: blocks of both grids meet in more than {MERGED_CUTS:,} places along one axis")
     if repeats < 2:
         made = _normal(_merged(one.cuts(), two.cuts()), one.length)

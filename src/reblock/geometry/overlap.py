@@ -74,21 +74,24 @@ def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
     return _count(edges, memory, objects, units) + _count(inner, memory, objects, units).times(repeats)
 
 
+@lru_cache(maxsize=64)
 def stretches(*axes: Axis) -> tuple[int, Ints, Ints]:
     """A period, and the bounds of stretches in which every axis repeats with it or has no cut but at the start.
 
     Axes of few blocks are cut into stretches, axes of many give the period. No block that sticks out shares a
     stretch with blocks that do not.
     """
-    period, bounds = 1, {0, axes[0].length}
+    period, ends = 1, [0, axes[0].length]
+    cuts: list[Ints] = []
     for axis in axes:
         if axis.count <= QUICK_CUTS or axis.repeats < 2:
-            bounds.update(axis.cuts().tolist())
+            cuts.append(axis.cuts())
         else:
             period = lcm(period, axis.period)
-            bounds.update((*axis.cuts(0, axis.middle[0]).tolist(), *axis.cuts(axis.middle[1]).tolist()))
-            bounds.update((axis.middle[0], axis.start(1), axis.start(axis.count - 1)))
-    marks = np.array(sorted(bounds), np.int64)
+            cuts += [axis.cuts(0, axis.middle[0]), axis.cuts(axis.middle[1])]
+            ends += [axis.middle[0], axis.start(1), axis.start(axis.count - 1)]
+    marks = np.sort(np.concatenate([np.array(ends, np.int64), *cuts]))
+    marks = marks[np.diff(marks, prepend=-1) != 0]
     return period, marks[:-1], marks[1:]
 
 
