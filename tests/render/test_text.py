@@ -171,6 +171,16 @@ def test_a_report_puts_measured_beside_predicted() -> None:
     assert re.search(r"^  seconds .* 5\.67 ×$", text.report(short, decision), flags=re.MULTILINE)
 
 
+def test_a_report_of_nothing_compares_nothing() -> None:
+    decision = decide(**PROBLEMS["aligned"])
+    zero = replace(decision.cost, opens=0, seeks=0, runs=0, bytes_read=0, bytes_written=0, seconds=0.0)
+    report = Report(decision.plan, decision.cost, zero, 0.1, 0, 0, 0, "y.zarr", 33, "rb1-0", ("it was there",))
+    shown = text.report(report, decision)
+    assert shown.startswith("y.zarr: done, nothing was left to do\n")
+    assert "predicted" not in shown
+    assert shown.endswith("notes\n  -  it was there")
+
+
 def test_info_and_verdict() -> None:
     described = {
         "format": "zarr",

@@ -13,9 +13,9 @@ from time import thread_time
 
 import numpy as np
 
-from reblock.engine.disk import DIRECT_BYTES, round_up
+from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, round_up
 from reblock.errors import Refused
-from reblock.model import Flat, Scratch
+from reblock.model import Flat, Layout, Scratch
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
 #: giving them back really frees them.
@@ -374,3 +374,10 @@ class Staging:
             release()
             flat, _ = self._slots[slot] = self._region.cut(max(size, _MAPPED_BYTES))
         return flat
+
+
+def berths(layout: Layout, units: int, region: Region) -> Berths | None:
+    """Memory for so many units of a source, if it is known how much is stored of them."""
+    if not layout.stored_bytes:
+        return None
+    return Berths([size + 2 * PAGE_BYTES for size in layout.largest_stored_bytes(units)], region)

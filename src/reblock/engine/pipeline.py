@@ -34,11 +34,12 @@ from reblock.engine.buffers import (
     Region,
     Staging,
     Stopped,
+    berths,
     keep_freed_memory,
     return_freed_memory,
 )
 from reblock.engine.claims import MOST_CLAIMS, claims
-from reblock.engine.disk import PAGE_BYTES, Disk
+from reblock.engine.disk import Disk
 from reblock.engine.encoded import Units
 from reblock.engine.raw import Raw, compiled_moves
 from reblock.engine.reading import (
@@ -63,7 +64,7 @@ from reblock.engine.watch import Watch
 from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_element, is_verbatim
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Index, Layout, Pass, Store, Sums, Way
+from reblock.model import Index, Pass, Store, Sums, Way
 
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
@@ -127,7 +128,7 @@ class _Pipeline:
         self._verbatim = is_verbatim(sweep, view, store)
         # What is between the stages of a codec is counted for so many units only.
         self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
-        self._berths = _berths(view.layout, units_in_flight(sweep, view.layout, reading, coders), self._region)
+        self._berths = berths(view.layout, units_in_flight(sweep, view.layout, reading, coders), self._region)
         self._shards = shards(view, moves) if moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, self._disk, moves)
@@ -435,16 +436,9 @@ class _Pipeline:
             self._count(-1)
 
 
-def _berths(layout: Layout, units: int, region: Region) -> Berths | None:
-    """Places for so many units of a source, if it is known how much is stored of them."""
-    if not layout.stored_bytes:
-        return None
-    return Berths([size + 2 * PAGE_BYTES for size in layout.largest_stored_bytes(units)], region)
-
-
-def _begin(thread: local, region: Region, berths: Berths | None = None) -> None:
+def _begin(thread: local, region: Region, places: Berths | None = None) -> None:
     """What every thread does first."""
-    thread.leaving, thread.staging = Leaving(), Staging(region, berths)
+    thread.leaving, thread.staging = Leaving(), Staging(region, places)
 
 
 def _writers() -> int:

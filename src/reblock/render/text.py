@@ -68,6 +68,9 @@ def report(report: Report, decision: Decision) -> str:
         pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} found finished"))
     if report.digest:
         pairs.append(("digest", report.digest))
+    if not report.write_boxes and report.resumed_boxes:
+        # All was there: there is no cost to compare.
+        return "\n".join([f"{where}done, nothing was left to do", *fields(pairs), *_note_lines(report.notes)])
     pairs.append(("time went to", _times_text(report.times)))
     lines = [f"{where}done in {format_seconds(report.elapsed_seconds)}", *fields(pairs), "", "cost"]
     lines += table(
