@@ -141,7 +141,10 @@ def test_codecs(target: str, codec: str, tmp_path: Path) -> None:
     reblock.repartition(tmp_path / "seed.npy", tmp_path / target, chunks=(7, 5, 15), codec=codec, memory="1MiB")
     assert bits(native(tmp_path / target.partition("::")[0])) == bits(array)
     assert reblock.info(tmp_path / target)["codec"] == codec
-    reblock.repartition(tmp_path / target, tmp_path / "back.npy", memory="1MiB")
+    for other in ("back.npy", "back.zarr", "back.h5", "back/"):
+        report = reblock.repartition(tmp_path / target, f"{tmp_path}/{other}", memory="1MiB")
+        # Options are marked in messages, and each speaker spells them its own way: notes have no speaker.
+        assert all(note.isprintable() for note in report.notes)
     assert bits(np.load(tmp_path / "back.npy")) == bits(array)
 
 

@@ -147,6 +147,8 @@ def plan(
     >>> job.decision.problem.lower_bound_seeks
     96
     """
+    memory_bytes = parse_memory(memory)
+    scratch_bytes = None if scratch_limit is None else parse_size(scratch_limit)
     given = {
         "source": source,
         "target": target,
@@ -157,13 +159,13 @@ def plan(
         "codec": codec,
         "checksum": checksum,
         "dtype": dtype,
-        "memory": parse_size(memory),
+        "memory": memory_bytes,
         "strategy": strategy,
         "objective": objective,
         "device": device,
         "target_device": target_device,
         "scratch_device": scratch_device,
-        "scratch_limit": None if scratch_limit is None else parse_size(scratch_limit),
+        "scratch_limit": scratch_bytes,
         "scratch_objects": scratch_objects,
         "memory_model": memory_model,
         "from_format": from_format,
@@ -215,11 +217,11 @@ def plan(
     problem = Problem(
         view_layout,
         layout,
-        parse_memory(memory),
+        memory_bytes,
         priced_device(device),
         None if target_device is None else priced_device(target_device),
         None if scratch_device is None else priced_device(scratch_device),
-        None if scratch_limit is None else parse_size(scratch_limit),
+        scratch_bytes,
         scratch_objects,
         cores=cores(),
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",

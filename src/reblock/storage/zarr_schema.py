@@ -189,10 +189,7 @@ class _Adapter:
         """Why a codec cannot be written, or None."""
         for stage in codec.stages:
             if self.version == 3 and "codec" not in self.asked and not specified(stage):
-                return (
-                    f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))} "
-                    f"(zarr v2 has more: {option('to_format', 'zarr2')})"
-                )
+                return f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))}; zarr2 has more"
             if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
                 return f"codec {stage.name} takes {most:,} bytes at the most, a chunk has {chunk_bytes:,}"
         try:
