@@ -96,7 +96,7 @@ def test_a_bad_line_ends_what_is_trusted(journal: Journal) -> None:
 @pytest.mark.parametrize("content", [b"", b"\n", b"{}\n", b'{"journal":1} 0011223344556677\n', b"\xff" * 100])
 def test_what_is_no_journal_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "journal").write_bytes(content)
-    with pytest.raises(FormatError, match="reblock.clean"):
+    with pytest.raises(FormatError, match=r"reblock\.clean"):
         Journal.open(str(tmp_path / "journal"))
 
 
