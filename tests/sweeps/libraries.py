@@ -106,14 +106,14 @@ def _write_blocks(chance: random.Random, folder: Path, array: Array) -> str:
     for length in array.shape:
         inside = chance.sample(range(1, length), min(chance.randint(0, 4), length - 1)) if length > 1 else []
         cuts.append([0, *sorted(inside), length])
-    for index in product(*(range(len(one) - 1) for one in cuts)):
+    for index in product(*(range(len(one) - 1 if one[-1] else 0) for one in cuts)):
         box = tuple(slice(one[i], one[i + 1]) for one, i in zip(cuts, index, strict=True))
         np.save(folder / ("_".join(map(str, index or (0,))) + ".npy"), array[(*box, ...)].copy(order="C"))
     manifest = {
         "reblock": 1,
         "shape": array.shape,
         "dtype": array.dtype.str,
-        "chunks": [np.diff(one).tolist() for one in cuts],
+        "chunks": [np.diff(one).tolist() if one[-1] else 1 for one in cuts],
         "files": "{index}.npy",
         "offset": 128,  # of numpy's header, where shapes are short
     }
