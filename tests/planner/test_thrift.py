@@ -49,6 +49,16 @@ def test_the_least_is_enough_and_the_thriftiest_plan_takes_it(problem: Problem, 
     assert held or taken(thrifty) == least
 
 
+@pytest.mark.parametrize("out", [1, 2])
+def test_what_sticks_out_need_not_be_held(out: int) -> None:
+    source = Layout.raw("u1", Grid((Axis.of((2,)),)))
+    target = Layout.raw("u1", Grid((Axis((), (2,), 1, (), 0, out),)))
+    problem = Problem(source, target, 100, PRESETS["hdd"])
+    plans = [choose(problem, strategy=name, objective="memory").plan.memory_bytes for name in ("dra", "multipass")]
+    assert least_memory(problem) <= min(plans)
+    assert taken(choose(problem, objective="memory")) == least_memory(problem)
+
+
 def taken(decision: Decision) -> int:
     """Memory by the problem's way of counting."""
     return decision.cost.held_bytes if decision.problem.held else decision.plan.memory_bytes

@@ -110,6 +110,9 @@ def _leg(problem: Problem, source: Layout, target: Layout, order: tuple[int, ...
     leg = replace(problem, source=source, target=target, memory_bytes=NO_LIMIT)
     made = _pass(leg, order, SMALL_PIECE_BYTES)
     more = memory_bytes - _needs(leg, made)
+    if more < 0 and target.partial_writes and target.objects.largest_stored != target.objects.largest:
+        # Small objects that stick out of the array take more as a whole than their elements one by one.
+        return min(made, _pass(leg, order, target.itemsize), key=lambda one: _needs(leg, one))
     for size in (more, more // 2):
         # What is read at a time grows with the boxes, so all of the room may be too much.
         if size > 0 and _needs(leg, larger := _pass(leg, order, SMALL_PIECE_BYTES + size)) <= memory_bytes:
