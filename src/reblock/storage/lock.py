@@ -116,8 +116,12 @@ def _locked(what: str, holder: str) -> LockedError:
 
 
 def _check_made(folder: PrivateFolder, name: str) -> None:
-    """UsageError where a folder has no lock of this name, but something else."""
-    if folder.look(name) is None and (strange := folder.names()):
+    """UsageError where a folder has no lock of this name, but something else.
+
+    The lock is made first and removed last, so a run that has just begun or ended is no reason: the names come first.
+    """
+    strange = folder.names()
+    if strange and name not in strange and folder.look(name) is None:
         raise UsageError(
             f"{folder.path} is not a folder that reblock has made: it has no lock, but {', '.join(strange[:3])}"
             f"{', …' if len(strange) > 3 else ''}; move it away, or choose another target"
