@@ -32,7 +32,7 @@ $(BIN)/python:
 		$(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 
 # What is installed is remembered in stamps, so only what changes the build installs again.
-BUILD := pyproject.toml hatch_build.py $(wildcard src/reblock/engine/*.[ch])
+BUILD := pyproject.toml hatch_build.py $(wildcard src/reblock/engine/native/*.[ch])
 $(VENV)/.core: $(BUILD) | $(BIN)/python
 	$(PIP) install --editable .
 	@touch $@

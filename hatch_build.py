@@ -11,8 +11,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = [f"src/reblock/engine/{name}.c" for name in ("scatter", "reading", "writing", "looking", "digest")]
-LIBRARY = "src/reblock/engine/libmoves.so"
+SOURCES = [f"src/reblock/engine/native/{name}.c" for name in ("scatter", "reading", "writing", "looking", "digest")]
+LIBRARY = "src/reblock/engine/native/libmoves.so"
 
 
 class CompileMoves(BuildHookInterface):

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 import reblock
-from reblock.api.scratch import ScratchFolder
 from reblock.engine import Watch, execute_plan
-from reblock.storage.staging import remove_tree
+from reblock.runs.scratch import ScratchFolder
+from reblock.runs.staging import remove_tree
 from reblock.units import format_seconds, format_size, parse_size
 
 #: 4 MiB of float32.

@@ -21,9 +21,9 @@ from dataclasses import replace
 from math import prod
 from statistics import median
 
-from reblock.api.bench_peers_contenders import Contender, find_contenders
-from reblock.api.bench_peers_run import Run, clear, make_source, remove, run_once, source_path
-from reblock.api.bench_peers_workloads import Bar, Workload
+from reblock.bench.peers.contenders import Contender, find_contenders
+from reblock.bench.peers.run import Run, clear, make_source, remove, run_once, source_path
+from reblock.bench.peers.workloads import Bar, Workload
 from reblock.units import format_count, format_size, parse_size
 
 MOST_GROWTH, MOST_MEMORY, MOST_USER_SECONDS = 1.2, 16 << 20, 30e-6

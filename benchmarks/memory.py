@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import reblock
-from reblock.api.peers.measure import peak_of, resident
+from reblock.bench.peers.scripts.measure import peak_of, resident
 from reblock.units import format_size
 
 SLACK_BYTES, LARGE_BYTES, MOST_OVER = 16 << 20, 256 << 20, 1.15

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reblock"
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
-PLANNING = ("errors", "units", "geometry", "model", "cost", "strategies", "planner")
+PLANNING = ("errors", "units", "geometry", "model", "cost", "passes", "strategies", "planner")
 
 
 def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:
@@ -78,7 +78,7 @@ def test_an_untouched_copy_holds(project: Path) -> None:
         pytest.param("errors.py", "import reblock.units", "layers", id="errors imports units"),
         pytest.param("helpers.py", "", "layers", id="a module without a room"),
         pytest.param("engine/__init__.py", "from reblock import plan", "face", id="engine imports the face"),
-        pytest.param("storage/npy.py", "import reblock.storage.zarr", "formats", id="npy imports zarr"),
+        pytest.param("storage/npy/format.py", "import reblock.storage.zarr", "formats", id="npy imports zarr"),
         pytest.param("planner/__init__.py", "import h5py", "planning", id="planner imports h5py"),
         pytest.param("cost/__init__.py", "from zarr import open_array", "planning", id="cost imports zarr"),
         pytest.param("model/__init__.py", "from os import open", "planning", id="model imports os"),
@@ -112,7 +112,7 @@ def test_two_strategies_may_not_know_each_other(project: Path) -> None:
 def test_every_format_is_held_to_independence() -> None:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
     own = configuration["project"]["entry-points"]["reblock.formats"].values()
-    assert {entry.partition(":")[0] for entry in own} == set(contracts()["formats"]["modules"])
+    assert {entry.partition(":")[0].removesuffix(".format") for entry in own} == set(contracts()["formats"]["modules"])
 
 
 def test_planning_opens_no_file() -> None:

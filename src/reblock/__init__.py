@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import check, clean, info, open, plan, repartition, resume, run, status, verify
+    from reblock.api import check, clean, info, open, plan, repartition, run, status, verify
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UnfinishedError,
         UsageError,
     )
+    from reblock.runs import resume
 
 __version__ = "0.1.0"
 

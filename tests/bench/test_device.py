@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from reblock.api import bench_device
-from reblock.api.bench_device import check_output, measure_device, race, save_device
 from reblock.api.request import find_device
+from reblock.bench import device as bench_device
+from reblock.bench.device import check_output, measure_device, race, save_device
 from reblock.cli.application import application
 from reblock.cost import PRESETS
 from reblock.errors import DiskError, UsageError
@@ -216,7 +216,7 @@ def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C while threads read and write."""
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from reblock.api import bench_device; bench_device._SLICE_SECONDS = 30\n"
+        "from reblock.bench import device as bench_device; bench_device._SLICE_SECONDS = 30\n"
         "from reblock.cli import main; main()"
     )
     words = [sys.executable, "-c", code, "bench", "device", str(tmp_path), "--size", "8MiB", "--json"]

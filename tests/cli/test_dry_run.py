@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 import reblock
-from reblock.storage.staging import Staging
+from reblock.runs.staging import Staging
 
 Call = Callable[..., Result]
 RUN = ["run", "x.npy", "y.zarr", "--chunks", "5,5", "--memory", "64KiB"]

@@ -15,7 +15,7 @@ from reblock.errors import ReblockError
 from reblock.model.layout import Layout
 from reblock.model.schema import Schema
 from reblock.model.store import Extent, Format, Store
-from reblock.storage.blocks import BlocksFormat, BlocksStore
+from reblock.storage.blocks.format import BlocksFormat, BlocksStore
 from reblock.testing import reference_io
 from reblock.testing.contract import FormatContract
 

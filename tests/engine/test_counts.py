@@ -17,13 +17,13 @@ from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
 from reblock.cost.flight import flight_bytes
 from reblock.engine import View, execute, execute_in_order, load
-from reblock.engine.buffers import Buffers
+from reblock.engine.memory.buffers import Buffers
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Problem
+from reblock.passes.family import fit, one_pass
 from reblock.planner import choose
 from reblock.strategies import strategies
-from reblock.strategies.family import fit, one_pass
 from reblock.testing.recording import RecordingDisk
 
 FORMATS = ("blocks", "rawblocks", "zarr", "zarr2")
@@ -143,7 +143,7 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
             super().__init__(limit, with_room)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("reblock.engine.claims.Buffers", Watched)
+    monkeypatch.setattr("reblock.engine.memory.claims.Buffers", Watched)
     source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
     fill(source, np.arange(400, dtype="u2").reshape(20, 20))
     target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))

@@ -119,7 +119,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("no C compiler")
     built = tmp_path_factory.mktemp("plain") / "plain.so"
     flags = ["-O1", "-std=c99", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDIGEST_AVX2=0"]
-    source = ROOT / "src" / "reblock" / "engine" / "digest.c"
+    source = ROOT / "src" / "reblock" / "engine" / "native" / "digest.c"
     subprocess.run([*compiler, *flags, str(source), "-o", str(built)], check=True)
     found = ctypes.CDLL(str(built)).reblock_digest
     found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 6]

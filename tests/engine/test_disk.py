@@ -10,8 +10,8 @@ import pytest
 
 import reblock
 from reblock.engine import disk as disk_module
-from reblock.engine.buffers import allocate
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
+from reblock.engine.memory.buffers import allocate
 from reblock.errors import DiskError
 
 

@@ -14,7 +14,8 @@ import reblock
 from reblock.engine import encoded, native
 from reblock.model import Decoder
 from reblock.model.codec import Codec
-from reblock.storage import registry, zarr_decoders
+from reblock.storage import registry
+from reblock.storage.codecs import decoders as zarr_decoders
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built")
 

@@ -9,7 +9,7 @@ import pytest
 
 from cases import cuts
 from reblock.engine import native
-from reblock.engine.buffers import Memory, Region
+from reblock.engine.memory.buffers import Memory, Region
 from reblock.engine.reading import Loaded
 from reblock.engine.scatter import Scatter
 from reblock.engine.writing import Boxes, Buffer

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import claims, native, pipeline, recheck, writing
+from reblock.engine import native, pipeline, recheck, writing
+from reblock.engine.memory import claims
 from reblock.engine.seen import Seen
 from reblock.engine.view import View
 from reblock.engine.writing import cores

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import reblock
-from reblock.storage.staging import Staging
+from reblock.runs.staging import Staging
 
 #: Small enough for some twenty group commits.
 MEMORY = 64 << 10

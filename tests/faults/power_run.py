@@ -15,7 +15,7 @@ from typing import Any
 
 import reblock
 from reblock.errors import ReblockError
-from reblock.storage.journal import Journal, from_ranges
+from reblock.runs.journal import Journal, from_ranges
 
 #: EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN.
 SHUTDOWN = 0x8004587D

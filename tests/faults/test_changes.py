@@ -13,7 +13,7 @@ import pytest
 
 import reblock
 from reblock.errors import ChangedError
-from reblock.storage.staging import Staging
+from reblock.runs.staging import Staging
 
 SOURCES: dict[str, dict[str, Any]] = {
     "x.zarr": {"codec": "zstd:1"},

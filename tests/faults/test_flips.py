@@ -15,7 +15,7 @@ import pytest
 import reblock
 from faults.jobs import clean, remove
 from reblock.errors import CorruptError, ReblockError
-from reblock.storage.staging import Staging
+from reblock.runs.staging import Staging
 
 #: Sources whose chunks have checksums.
 SOURCES: dict[str, dict[str, Any]] = {

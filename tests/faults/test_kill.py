@@ -13,7 +13,7 @@ import pytest
 
 from faults.jobs import JOBS, MEMORY, Task, expected, is_right
 from faults.rig import ALL, Outcome, Rig
-from reblock.storage.journal import Journal
+from reblock.runs.journal import Journal
 
 
 def copies(here: Path) -> Iterator[Path]:

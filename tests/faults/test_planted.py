@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.api.scratch import kept_folder
 from reblock.errors import ReblockError
-from reblock.storage.private import PrivateFolder
+from reblock.runs.scratch import kept_folder
+from reblock.storage.media.private import PrivateFolder
 from tracing import STRACE, traces
 
 NOBODY = 65534

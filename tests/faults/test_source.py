@@ -17,8 +17,8 @@ import pytest
 import reblock
 from reblock.engine import Report, native
 from reblock.errors import ChangedError, UnfinishedError, UsageError
-from reblock.storage.journal import Journal
-from reblock.storage.staging import Staging
+from reblock.runs.journal import Journal
+from reblock.runs.staging import Staging
 
 SOURCES: dict[str, dict[str, Any]] = {
     "zstd.zarr": {"codec": "zstd:1"},

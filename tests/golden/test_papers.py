@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reblock.bench.papers import figures as papers
+from reblock.bench.papers.figures import CONFIGS_3500, CONFIGS_8000, ITEM_BYTES, Config
 from reblock.cost import PRESETS, held_elements, traffic
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Pass, Problem
-from reblock.testing import papers
-from reblock.testing.papers import CONFIGS_3500, CONFIGS_8000, ITEM_BYTES, Config
 
 ALL = [pytest.param(c, id=f"{c.shape[0]}-{k}") for row in (CONFIGS_3500, CONFIGS_8000) for k, c in enumerate(row)]
 SMALL = [pytest.param(k, c, id=str(k)) for k, c in enumerate(CONFIGS_3500)]

@@ -22,9 +22,9 @@ from reblock.engine import View, execute_plan, load
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem, Store
+from reblock.passes.family import fit
 from reblock.planner import OBJECTIVES, check, choose
 from reblock.strategies import strategies
-from reblock.strategies.family import fit
 
 PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "60"))
 LENGTHS = {1: (20, 90), 2: (9, 30), 3: (5, 13), 4: (3, 8), 5: (3, 5)}

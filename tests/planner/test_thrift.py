@@ -14,10 +14,10 @@ from reblock.cost import PRESETS
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Layout, Plan, Problem
+from reblock.passes.family import needed_bytes, sweep
 from reblock.planner import OBJECTIVES, Decision, choose
 from reblock.planner.thrift import least_memory
 from reblock.strategies import strategies
-from reblock.strategies.family import needed_bytes, sweep
 from reblock.testing.problems import problems
 
 

@@ -17,9 +17,9 @@ import reblock
 from reblock.errors import UsageError
 from reblock.model.schema import Schema
 from reblock.storage.conventions import fill_attribute, fill_attribute_to_json
-from reblock.storage.hdf5 import FORMAT as HDF5
-from reblock.storage.zarr import FORMAT as ZARR
-from reblock.storage.zarr import FORMAT2 as ZARR2
+from reblock.storage.hdf5.format import FORMAT as HDF5
+from reblock.storage.zarr.format import FORMAT as ZARR
+from reblock.storage.zarr.format import FORMAT2 as ZARR2
 
 TIES = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_Netcdf4Dimid", "_Netcdf4Coordinates")
 #: Base64 of the little-endian double -999, as xarray has it.

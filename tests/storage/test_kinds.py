@@ -15,8 +15,8 @@ import zarr
 import reblock
 from reblock.errors import UsageError
 from reblock.model.schema import Schema
-from reblock.storage.hdf5 import FORMAT as HDF5
-from reblock.storage.zarr import FORMAT as ZARR
+from reblock.storage.hdf5.format import FORMAT as HDF5
+from reblock.storage.zarr.format import FORMAT as ZARR
 from reblock.testing.arrays import noise
 
 UNSTABLE = "ignore:.*does not have a Zarr V3 spec"

@@ -174,7 +174,7 @@ print(*sorted(set(sys.modules) & heavy))
 # ---------------------------------------------------------------- strangers
 MODULE = """
 from dataclasses import dataclass
-from reblock.storage.npy import NpyFormat
+from reblock.storage.npy.format import NpyFormat
 
 class Stranger(NpyFormat):
     name = "stranger"

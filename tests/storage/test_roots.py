@@ -11,7 +11,7 @@ import pytest
 from reblock.errors import ExternalError, UsageError
 from reblock.model.roots import Roots
 from reblock.storage import roots as module
-from reblock.storage.files import read_head
+from reblock.storage.media.files import read_head
 from reblock.storage.roots import FileRoots
 
 

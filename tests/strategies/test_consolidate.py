@@ -13,9 +13,9 @@ from reblock.cost import PRESETS, estimate
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Plan, Problem
+from reblock.passes.family import needed_bytes
 from reblock.planner.check import check
 from reblock.strategies.consolidate import merge, propose
-from reblock.strategies.family import needed_bytes
 from reblock.testing.problems import problems
 
 NVME = PRESETS["nvme"]

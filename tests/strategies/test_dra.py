@@ -15,10 +15,8 @@ from reblock.cost import PRESETS, estimate, held_elements
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem
-from reblock.planner.check import check
-from reblock.strategies.dra import balance, offsets, propose
-from reblock.strategies.family import needed_bytes
-from reblock.strategies.templates import (
+from reblock.passes.family import needed_bytes
+from reblock.passes.templates import (
     choose_template,
     geometric_mean,
     geometric_thirds,
@@ -34,6 +32,8 @@ from reblock.strategies.templates import (
     traversal_order,
     unused_bound,
 )
+from reblock.planner.check import check
+from reblock.strategies.dra import balance, offsets, propose
 from reblock.testing.problems import axes, problems
 
 S, T = (32, 9), (5, 16)

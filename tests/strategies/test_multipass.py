@@ -15,9 +15,9 @@ from reblock.cost.estimate import steady_seconds
 from reblock.errors import Refused
 from reblock.geometry import Box, Grid
 from reblock.model import Layout, Plan, Problem
+from reblock.passes.family import needed_bytes
 from reblock.planner.check import check
 from reblock.strategies import strategies
-from reblock.strategies.family import needed_bytes
 from reblock.strategies.multipass import propose
 from reblock.testing.problems import problems
 

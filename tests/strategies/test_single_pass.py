@@ -17,8 +17,8 @@ from reblock.cost.flight import flight_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Access, Layout, Plan, Problem
-from reblock.strategies.candidates import aggregate, common_blocks, factors, joined, pieces, stations, tame
-from reblock.strategies.family import needed_bytes
+from reblock.passes.candidates import aggregate, common_blocks, factors, joined, pieces, stations, tame
+from reblock.passes.family import needed_bytes
 from reblock.testing.problems import axes, problems
 
 NAMES = ("baseline", "clustered", "multiple", "keep", "keep-printed", "stretch")

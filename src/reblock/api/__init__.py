@@ -4,7 +4,7 @@ from reblock.api.array import DEFAULT_MEMORY, Array, open
 from reblock.api.compare import Difference, Verdict, info, verify
 from reblock.api.job import Job, check, plan, repartition, run
 from reblock.api.resumption import find_job, resume
-from reblock.api.unfinished import Unfinished, clean, status
+from reblock.runs.unfinished import Unfinished, clean, status
 
 __all__ = [
     "DEFAULT_MEMORY",

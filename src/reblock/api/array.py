@@ -13,20 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.machine import parse_memory
-from reblock.api.source import Files, look
 from reblock.engine import View, load
 from reblock.errors import ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import Cut
 from reblock.geometry.notation import parse_axis
 from reblock.model import Layout, Store
+from reblock.runs.source import Files, look
 from reblock.storage import registry
+from reblock.storage.location import Where
 from reblock.units import parse_size
 
 #: Memory budget where none is given.
 DEFAULT_MEMORY = "1GiB"
-#: A location as text or as a path.
-Where = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.array import Array, Where, open, open_array
+from reblock.api.array import Array, open, open_array
 from reblock.api.machine import parse_memory
 from reblock.api.request import one_of
 from reblock.engine import Side, View, compare, digest
@@ -24,6 +24,7 @@ from reblock.model import Schema, Sums
 from reblock.storage.attributes import to_json
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
+from reblock.storage.location import Where
 
 #: Most differing boxes that `verify` lists.
 MANY_DIFFERENCES = 10

@@ -10,11 +10,8 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
-from reblock.api.apart import check_apart
-from reblock.api.array import DEFAULT_MEMORY, Array, Where, open_array
-from reblock.api.attempt import Attempt
+from reblock.api.array import DEFAULT_MEMORY, Array, open_array
 from reblock.api.machine import engine_name, engine_notes, memory_notes, parse_memory
-from reblock.api.meter import Meter, Progress
 from reblock.api.recall import remember
 from reblock.api.request import (
     abstract_layouts,
@@ -26,10 +23,6 @@ from reblock.api.request import (
     target_schema,
     wanted_schema,
 )
-from reblock.api.scratch import kept_folder
-from reblock.api.source import Files, first_change
-from reblock.api.space import foresee
-from reblock.api.unfinished import remove_unfinished
 from reblock.engine import Report, View, cores, measured_cost, total_times
 from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
@@ -37,9 +30,16 @@ from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Pl
 from reblock.planner import AUTO, OBJECTIVES, Decision, choose
 from reblock.planner import check as check_plan
 from reblock.render import text
+from reblock.runs.apart import check_apart
+from reblock.runs.attempt import Attempt
+from reblock.runs.meter import Meter, Progress
+from reblock.runs.scratch import kept_folder
+from reblock.runs.source import Files, first_change
+from reblock.runs.space import foresee
+from reblock.runs.staging import Staging
+from reblock.runs.unfinished import remove_unfinished
 from reblock.storage import registry
-from reblock.storage.location import Location
-from reblock.storage.staging import Staging
+from reblock.storage.location import Location, Where
 from reblock.units import format_seconds, format_size, parse_size
 
 #: A plan whose time is at most so many times what none could be faster than is good enough.

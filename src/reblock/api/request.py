@@ -19,7 +19,7 @@ from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks,
 from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import dividing, proportional
-from reblock.storage.coding import coding
+from reblock.storage.codecs.coding import coding
 
 #: How fast elements are scattered without the compiled loop, over how fast with it: chunks of 64 KiB, two cores.
 WITHOUT_LOOP = 0.15

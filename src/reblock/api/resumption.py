@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reblock.api.array import Where
 from reblock.api.job import Job, plan, run
-from reblock.api.meter import Progress
 from reblock.api.recall import recalled
-from reblock.api.unfinished import check_known, staging_of
 from reblock.engine import Report
 from reblock.errors import UnfinishedError
+from reblock.runs.meter import Progress
+from reblock.runs.unfinished import check_known, staging_of
 from reblock.storage import registry
-from reblock.storage.location import Location
+from reblock.storage.location import Location, Where
 
 
 def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.buffers import STORED
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
+from reblock.engine.memory.buffers import STORED
 from reblock.engine.reading import Decoding, corrupt
 from reblock.engine.report import Times
 from reblock.engine.rows import Files, Rows

@@ -26,7 +26,9 @@ import numpy as np
 from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, units_in_flight
 from reblock.cost.memory import flight_depth, with_records
 from reblock.engine import native, rows
-from reblock.engine.buffers import (
+from reblock.engine.disk import Disk
+from reblock.engine.encoded import Units
+from reblock.engine.memory.buffers import (
     PATIENCE_SECONDS,
     Berths,
     Coders,
@@ -38,9 +40,7 @@ from reblock.engine.buffers import (
     keep_freed_memory,
     return_freed_memory,
 )
-from reblock.engine.claims import MOST_CLAIMS, claims
-from reblock.engine.disk import Disk
-from reblock.engine.encoded import Units
+from reblock.engine.memory.claims import MOST_CLAIMS, claims
 from reblock.engine.raw import Raw, compiled_moves
 from reblock.engine.reading import (
     Decoding,

@@ -16,8 +16,8 @@ from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from reblock.engine.buffers import STORED
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle, changed
+from reblock.engine.memory.buffers import STORED
 from reblock.engine.native import PROBLEMS, Result
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped

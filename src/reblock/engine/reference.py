@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.cost.flight import PIECE_BYTES
-from reblock.engine.buffers import Memory, Region, Staging
 from reblock.engine.disk import Disk
+from reblock.engine.memory.buffers import Memory, Region, Staging
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View

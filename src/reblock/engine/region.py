@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from reblock.cost.flight import PIECE_BYTES, decoding_bytes
-from reblock.engine.buffers import Staging
 from reblock.engine.disk import Disk
+from reblock.engine.memory.buffers import Staging
 from reblock.engine.reading import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
 from reblock.engine.reference import require_fill
 from reblock.engine.view import Array, View

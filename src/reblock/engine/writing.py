@@ -14,9 +14,9 @@ from time import perf_counter
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.buffers import Memory
 from reblock.engine.digest import sums
 from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
+from reblock.engine.memory.buffers import Memory
 from reblock.engine.reading import Loaded
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, part, shaped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reblock.errors import InfeasibleError, UsageError
 from reblock.model import Access, Layout, Pass, Plan, Problem
-from reblock.strategies.family import needed_bytes
+from reblock.passes.family import needed_bytes
 from reblock.units import format_size
 
 

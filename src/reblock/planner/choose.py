@@ -22,12 +22,12 @@ from reblock.cost.estimate import (
 from reblock.cost.flight import flight_bytes
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
+from reblock.passes.family import fit
 from reblock.planner.check import check
 from reblock.planner.search import WORTH, search
 from reblock.planner.thrift import advice, least_memory
 from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
-from reblock.strategies.family import fit
 from reblock.units import format_seconds, format_size
 
 #: Asks everybody and takes the best.

@@ -13,7 +13,7 @@ from reblock.cost.memory import axis_carry, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Overlap, overlap
 from reblock.model import Problem
-from reblock.strategies.candidates import common_blocks, joined, tame
+from reblock.passes.candidates import common_blocks, joined, tame
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ from reblock.cost.memory import axis_carry, buffer_bytes, held_elements, long_ax
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Pass, Plan, Problem
+from reblock.passes.family import fit
 from reblock.planner.points import Point, points_of, thin
 from reblock.planner.thrift import least_memory, thrifty_plans
-from reblock.strategies.family import fit
 from reblock.units import format_size
 
 #: Points of the product that are priced, and candidates whose exact memory is computed.

@@ -25,9 +25,9 @@ from reblock.cost.flight import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
+from reblock.passes.candidates import divisors
+from reblock.passes.family import fit, needed_bytes, sweep
 from reblock.planner.check import check
-from reblock.strategies.candidates import divisors
-from reblock.strategies.family import fit, needed_bytes, sweep
 from reblock.units import format_seconds, format_size
 
 #: Objects that an intermediate array may have for no other reason than to save a page.

@@ -22,7 +22,7 @@ from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Device, Layout, Pass, Plan, Problem
-from reblock.strategies.family import fit, sweep
+from reblock.passes.family import fit, sweep
 
 #: Steps that read this much are large enough.
 STEP_BYTES = 16 << 20

@@ -16,7 +16,7 @@ import numpy as np
 from reblock.errors import FormatError
 from reblock.geometry.grid import Cut
 from reblock.model.roots import Roots
-from reblock.storage.files import read_file
+from reblock.storage.media.files import read_file
 
 #: Most axes of an array.
 MAX_RANK = 32

@@ -25,7 +25,7 @@ from reblock.geometry.grid import Cut, inverse
 from reblock.model import Layout
 from reblock.model.schema import clear_padding
 from reblock.storage import registry
-from reblock.storage.hdf5_file import Elsewhere, find_dataset, open_file
+from reblock.storage.hdf5.file import Elsewhere, find_dataset, open_file
 from reblock.storage.location import Location
 
 Array = npt.NDArray[Any]

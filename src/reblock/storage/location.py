@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from reblock.errors import UsageError
 
+#: A location as text or as a path.
+Where = str | os.PathLike[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Location:

@@ -15,7 +15,7 @@ from numpy.lib import format as npy_format
 from reblock.errors import FormatError
 from reblock.model.roots import Roots
 from reblock.storage.checks import check_dtype, check_shape
-from reblock.storage.files import read_head
+from reblock.storage.media.files import read_head
 
 MAGIC = b"\x93NUMPY"
 #: Longest header text; numpy's own limit, since a header is evaluated (as a literal, but evaluated).

@@ -23,8 +23,8 @@ from operator import attrgetter
 
 from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
 from reblock.model.store import Format, Store
-from reblock.storage.files import disk_errors, kind_of
 from reblock.storage.location import Location
+from reblock.storage.media.files import disk_errors, kind_of
 from reblock.storage.signatures import recognise
 
 #: Entry point group of formats.
@@ -48,14 +48,14 @@ class Known:
 
 
 _OWN = (
-    Known("npy", "reblock.storage.npy:FORMAT", (".npy",)),
-    Known("blocks", "reblock.storage.blocks:FORMAT", ()),
-    Known("rawblocks", "reblock.storage.blocks:FORMAT_RAW", ()),
-    Known("zarr", "reblock.storage.zarr:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
-    Known("zarr2", "reblock.storage.zarr:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
+    Known("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
+    Known("blocks", "reblock.storage.blocks.format:FORMAT", ()),
+    Known("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
+    Known("zarr", "reblock.storage.zarr.format:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
+    Known("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
     Known(
         "hdf5",
-        "reblock.storage.hdf5:FORMAT",
+        "reblock.storage.hdf5.format:FORMAT",
         (".h5", ".hdf5", ".he5"),
         ("h5py", "numcodecs"),
         "pip install h5py numcodecs",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reblock.errors import ExternalError, UsageError, option
-from reblock.storage.files import disk_errors
+from reblock.storage.media.files import disk_errors
 
 #: Folders that are remembered; a walk over more of them forgets the first ones.
 _MANY_FOLDERS = 1 << 16

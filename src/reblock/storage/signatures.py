@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from reblock.errors import StorageError
-from reblock.storage.files import read_head
+from reblock.storage.media.files import read_head
 
 
 class Stranger(NamedTuple):

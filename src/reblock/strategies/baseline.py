@@ -18,8 +18,8 @@ from __future__ import annotations
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Plan, Problem
-from reblock.strategies.candidates import blocks_of, cheapest_refusal
-from reblock.strategies.family import fit, one_pass
+from reblock.passes.candidates import blocks_of, cheapest_refusal
+from reblock.passes.family import fit, one_pass
 
 
 def propose(problem: Problem) -> Plan:

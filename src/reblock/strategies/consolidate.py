@@ -28,8 +28,8 @@ from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Plan, Problem
-from reblock.strategies.family import fit, needed_bytes
-from reblock.strategies.templates import make_pass
+from reblock.passes.family import fit, needed_bytes
+from reblock.passes.templates import make_pass
 from reblock.units import format_size
 
 #: Parts of the budget, in 64ths, that a merged chunk may take; rechunker itself knows no other use of memory.

@@ -25,8 +25,8 @@ from math import gcd, prod
 
 from reblock.errors import Refused
 from reblock.model import Plan, Problem
-from reblock.strategies.family import fit
-from reblock.strategies.templates import Shape, pieces, price, single_pass
+from reblock.passes.family import fit
+from reblock.passes.templates import Shape, pieces, price, single_pass
 
 #: Raw blocks are taken whole, or in contiguous pieces of the budget divided by these; in single elements at the worst.
 PARTS = (1, 2, 8, 32, 128, 2048)

@@ -23,7 +23,7 @@ Algorithm 2, with its eq. 3 corrected: the openings of source blocks are Π |R_d
 from __future__ import annotations
 
 from reblock.model import Plan, Problem
-from reblock.strategies.candidates import count_seeks, search_kept
+from reblock.passes.candidates import count_seeks, search_kept
 
 
 def propose(problem: Problem) -> Plan:

@@ -19,7 +19,7 @@ from math import prod
 
 from reblock.geometry import Grid, Overlap, overlap
 from reblock.model import Layout, Pass, Plan, Problem
-from reblock.strategies.candidates import Rank, search_kept
+from reblock.passes.candidates import Rank, search_kept
 
 
 def propose(problem: Problem) -> Plan:

@@ -33,9 +33,9 @@ from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Pass, Plan, Problem
-from reblock.strategies.family import fit, needed_bytes
-from reblock.strategies.meetings import meeting, most_blocks
-from reblock.strategies.templates import (
+from reblock.passes.family import fit, needed_bytes
+from reblock.passes.meetings import meeting, most_blocks
+from reblock.passes.templates import (
     Shape,
     fits,
     geometric_mean,

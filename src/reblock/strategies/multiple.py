@@ -23,8 +23,8 @@ from functools import partial
 
 from reblock.geometry import Axis, Grid
 from reblock.model import Plan, Problem
-from reblock.strategies.candidates import best_plan, disk_orders
-from reblock.strategies.runs import longest_run
+from reblock.passes.candidates import best_plan, disk_orders
+from reblock.passes.runs import longest_run
 
 
 def propose(problem: Problem) -> Plan:

@@ -14,7 +14,7 @@ Guédon et al., drafts A and B ("naive"); whole target units in the smallest mem
 from __future__ import annotations
 
 from reblock.model import Plan, Problem
-from reblock.strategies.family import fit, one_pass
+from reblock.passes.family import fit, one_pass
 
 
 def propose(problem: Problem) -> Plan:

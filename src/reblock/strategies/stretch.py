@@ -35,7 +35,7 @@ from reblock.cost.memory import held_elements
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
-from reblock.strategies.candidates import (
+from reblock.passes.candidates import (
     Choice,
     Rank,
     aggregate,

@@ -26,7 +26,7 @@ from reblock.cost import PRESETS
 from reblock.errors import Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Access, Layout, Pass, Problem
-from reblock.strategies.family import sweep
+from reblock.passes.family import sweep
 from reblock.testing.arrays import orders
 
 #: Kinds of layouts.

@@ -16,7 +16,7 @@ from reblock.cli.output import emit, say
 from reblock.errors import DiskError
 
 if TYPE_CHECKING:
-    from reblock.api.bench_peers import Result
+    from reblock.bench.peers.race import Result
     from reblock.render.tables import Table
 
 
@@ -52,7 +52,7 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
 
     Temporary files are made in PATH and removed again. Plans use the result when it is given as --device FILE.
     """
-    from reblock.api import bench_device
+    from reblock.bench import device as bench_device
     from reblock.render import tables
 
     if output is not None:
@@ -85,7 +85,7 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
 @json_option
 def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | None, as_json: bool) -> int:
     """Reproduce the tables of the papers that reblock builds on: exit 1 if a figure that must agree does not."""
-    from reblock.api import bench_papers
+    from reblock.bench.papers import report as bench_papers
 
     budgets = memory or bench_papers.DEFAULT_BUDGETS
     bench_papers.check_run(scale, cases)
@@ -146,7 +146,7 @@ def peers(
     Workloads are W1 to W6 and W6-shards; all of them without a name. Peers are installed when they are first needed.
     Every output is compared with its source: exit 1 if one is wrong.
     """
-    from reblock.api import bench_peers
+    from reblock.bench.peers import race as bench_peers
 
     if output is not None:
         bench_peers.check_output(output)

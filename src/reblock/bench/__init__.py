@@ -1,0 +1,1 @@
+"""Benchmarks: calibrate devices, reproduce the papers' tables, race the peers."""

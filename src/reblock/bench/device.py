@@ -1,0 +1,410 @@
+"""Calibration: what the storage at a path and the cores of this machine really do, as a Device.
+
+Plans divide latencies by the number of requests in flight, so latencies are measured that way too: first the depth up
+to which more requests at once still help, then every latency with so many at once, times that number. ::
+
+    seconds for n seeks = n · seek_seconds / depth       (reblock.cost.estimate)
+    seek_seconds        = depth / (random reads per second with depth threads)
+
+Reads bypass the page cache where the file system can (O_DIRECT), else pages are dropped first; writes count until
+they are on the medium. Memory is touched before it is timed. Codecs are timed through the storage adapters, the
+way the engine calls them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from mmap import mmap
+from statistics import median
+from threading import Event
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.api.request import find_device
+from reblock.cost.flight import PIECE_BYTES
+from reblock.engine.memory.buffers import Region
+from reblock.errors import DiskError, UsageError
+from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store
+from reblock.storage import registry
+from reblock.storage.location import Where
+from reblock.units import format_size, parse_size
+
+#: Bytes that are written and read where no size is given.
+DEFAULT_SIZE = "256MiB"
+
+#: Numbers of requests in flight that are tried.
+DEPTHS = (1, 2, 4, 8, 16)
+#: How much faster random reads must be for more requests in flight to count.
+WORTHWHILE = 1.2
+
+#: Codecs that are measured, and formats that may hold them.
+CODECS = ("gzip", "zlib", "zstd", "lz4", "blosc", "lzf", "shuffle", "bz2", "lzma")
+_FORMATS = ("zarr2", "zarr", "hdf5")
+
+_PAGE = 4096
+_STREAMS = 4
+_FILES = 256
+_SLICE_SECONDS = 0.3
+_UNIT = (64, 64, 64)
+_BUFFER = (256, 128, 128)
+_FRESH_BYTES = 16 << 20
+
+#: Told what is being measured.
+Tell = Callable[[str], None]
+
+
+def measure_device(
+    path: Where, *, size: str | int = DEFAULT_SIZE, name: str = "measured", tell: Tell | None = None
+) -> Device:
+    """Measure the storage that holds a folder, and this machine's memory and codecs.
+
+    Temporary files of about `size` bytes are made in the folder, and removed again whatever happens.
+    """
+    size_bytes = parse_size(size) // _PAGE * _PAGE
+    tell = tell or (lambda _: None)
+    with _folder(os.fspath(path), size_bytes) as folder:
+        flag = _direct(folder)
+        tell("sequential writes and reads")
+        file = os.path.join(folder, "large")
+        write_rate = _write_rate(file, size_bytes, flag)
+        read_rate = _read_rate(file, size_bytes, flag)
+        tell("random reads")
+        depth, seek = _seeks(file, size_bytes, flag)
+        os.unlink(file)
+        tell("small files")
+        create, opened = _small_files(os.path.join(folder, "small"), depth)
+        tell("memory")
+        memory, fresh = _scatter_rate(), _fresh_rate()
+        decode, encode = _codec_rates(folder, tell)
+    return Device(
+        name,
+        read_bytes_per_second=_round(read_rate),
+        write_bytes_per_second=_round(write_rate),
+        open_seconds=_round(opened),
+        seek_seconds=_round(seek),
+        create_seconds=_round(create),
+        depth=depth,
+        memory_bytes_per_second=_round(memory),
+        fresh_bytes_per_second=_round(fresh),
+        decode_bytes_per_second=decode,
+        encode_bytes_per_second=encode,
+    )
+
+
+def check_output(path: Where) -> None:
+    """Refuse to write a calibration over anything but an earlier one."""
+    where = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
+        raise UsageError(f"{where}: there is no such folder to write into")
+    if os.path.lexists(where):
+        try:
+            find_device(os.path.abspath(where))
+        except UsageError:
+            raise UsageError(f"{where} exists and is no calibration: name another file") from None
+
+
+def save_device(device: Device, path: Where) -> None:
+    """Write a calibration that `--device FILE` takes, in one step."""
+    where = os.fspath(path)
+    check_output(where)
+    part = f"{where}.{os.getpid()}.part"
+    try:
+        try:
+            with open(part, "x", encoding="utf-8") as file:
+                json.dump(device.to_json(), file, indent=2)
+                file.write("\n")
+            os.replace(part, where)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="writing", path=where) from error
+
+
+def _round(value: float) -> float:
+    """Four digits: more were not measured."""
+    return float(f"{value:.4g}")
+
+
+@contextmanager
+def _folder(parent: str, size_bytes: int) -> Iterator[str]:
+    """A temporary folder in a folder that has room for what is to be written."""
+    if size_bytes < 1 << 20:
+        raise UsageError(f"a size of {format_size(size_bytes)} shows nothing: give at least 1 MiB")
+    try:
+        free = shutil.disk_usage(parent).free
+        if free < 2 * size_bytes:
+            raise UsageError(f"{parent} has {format_size(free)} free: {format_size(size_bytes)} would leave too little")
+        with tempfile.TemporaryDirectory(prefix=".reblock-bench-", dir=parent) as folder:
+            yield folder
+    except OSError as error:
+        raise DiskError.wrap(error, doing="measuring", path=parent) from error
+
+
+# ---------------------------------------------------------------- threads against the clock
+def race(jobs: Sequence[Iterable[int]], seconds: float = math.inf) -> tuple[int, float]:
+    """Drain iterators, a thread each, until they end or time is up: the sum of what they gave, and the time it took."""
+    stop = Event()
+    began = perf_counter()
+
+    def drain(job: Iterable[int]) -> int:
+        done = 0
+        for amount in job:
+            done += amount
+            if stop.is_set() or perf_counter() - began > seconds:
+                break
+        return done
+
+    with ThreadPoolExecutor(len(jobs), "reblock-bench") as pool:
+        futures = [pool.submit(drain, job) for job in jobs]
+        try:
+            done = sum(future.result() for future in futures)
+        except BaseException:
+            stop.set()
+            raise
+        elapsed = perf_counter() - began
+    return done, max(elapsed, 1e-9)
+
+
+def _buffer(size: int) -> mmap:
+    """Page-aligned memory, touched, of bytes that no device can compress."""
+    memory = mmap(-1, size)
+    memory[:] = np.random.default_rng(0).bytes(size)
+    return memory
+
+
+# ---------------------------------------------------------------- one large file
+def _direct(folder: str) -> int:
+    """The flag that bypasses the page cache, or 0 where the file system does not know it."""
+    flag = getattr(os, "O_DIRECT", 0)
+    path = os.path.join(folder, "direct")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flag)
+        try:
+            os.pwrite(descriptor, _buffer(_PAGE), 0)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+        flag = 0
+    os.unlink(path)
+    return flag
+
+
+@contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def evict(descriptor: int) -> None:
+    """Drop a file's pages from the page cache; those not written yet stay, so fsync it first."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _write_rate(path: str, size: int, flag: int) -> float:
+    memory = _buffer(PIECE_BYTES)
+    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag) as descriptor:
+
+        def write(offsets: Iterable[int]) -> Iterator[int]:
+            for offset in offsets:
+                yield os.pwrite(descriptor, memoryview(memory)[: size - offset], offset)
+
+        began = perf_counter()
+        done, _ = race([write(offsets) for offsets in _dealt(size)])
+        os.fsync(descriptor)
+        elapsed = perf_counter() - began
+        if done < size:
+            # Without a signal's interruption only a full disk writes less than it was given.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        evict(descriptor)
+    return done / elapsed
+
+
+def _read_rate(path: str, size: int, flag: int) -> float:
+    with _opened(path, os.O_RDONLY | flag) as descriptor:
+
+        def read(offsets: Iterable[int], memory: mmap) -> Iterator[int]:
+            for offset in offsets:
+                yield os.preadv(descriptor, [memoryview(memory)[: size - offset]], offset)
+
+        done, elapsed = race([read(offsets, _buffer(PIECE_BYTES)) for offsets in _dealt(size)])
+        evict(descriptor)
+    return done / elapsed
+
+
+def _dealt(size: int) -> list[range]:
+    """Offsets of pieces, dealt to the streams in turn."""
+    return [range(stream * PIECE_BYTES, size, _STREAMS * PIECE_BYTES) for stream in range(_STREAMS)]
+
+
+def _seeks(path: str, size: int, flag: int) -> tuple[int, float]:
+    """Requests in flight that are worthwhile, and the seconds of one random read among so many."""
+    rates: dict[int, float] = {}
+    best = 1
+    with _opened(path, os.O_RDONLY | flag) as descriptor:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        memories = [_buffer(_PAGE) for _ in range(max(DEPTHS))]
+
+        def read(pages: Sequence[int], memory: mmap) -> Iterator[int]:
+            for page in pages:
+                os.preadv(descriptor, [memory], page * _PAGE)
+                yield 1
+
+        pages = list(range(size // _PAGE))
+        for depth in DEPTHS:
+            random.Random(depth).shuffle(pages)  # noqa: S311 - where to read is no secret
+            evict(descriptor)
+            done, elapsed = race([read(pages[n::depth], memories[n]) for n in range(depth)], _SLICE_SECONDS)
+            rates[depth] = done / elapsed
+            if rates[depth] > WORTHWHILE * rates[best]:
+                best = depth
+    return best, best / rates[best]
+
+
+# ---------------------------------------------------------------- many small files
+def _small_files(folder: str, depth: int) -> tuple[float, float]:
+    """Seconds to create a small file, and to visit one that is not in the page cache, with so many at once."""
+    os.mkdir(folder)
+    paths = [os.path.join(folder, str(number)) for number in range(_FILES)]
+    memory = _buffer(_PAGE)
+
+    def create(mine: Iterable[str]) -> Iterator[int]:
+        for path in mine:
+            with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+                os.pwrite(descriptor, memory, 0)
+            yield 1
+
+    def visit(mine: Iterable[str]) -> Iterator[int]:
+        for path in mine:
+            with _opened(path, os.O_RDONLY) as descriptor:
+                os.pread(descriptor, _PAGE, 0)
+            yield 1
+
+    shares = [paths[n::depth] for n in range(depth)]
+    began = perf_counter()
+    race([create(share) for share in shares])
+    with _opened(folder, os.O_RDONLY) as descriptor:
+        os.fsync(descriptor)
+    created = perf_counter() - began
+    for path in paths:
+        with _opened(path, os.O_RDONLY) as descriptor:
+            os.fsync(descriptor)
+            evict(descriptor)
+    _, visited = race([visit(share) for share in shares])
+    return created * depth / _FILES, visited * depth / _FILES
+
+
+# ---------------------------------------------------------------- cores
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _scatter_rate() -> float:
+    """Bytes per second of copying units into boxes of larger buffers, on all cores."""
+
+    def scatter(unit: npt.NDArray[Any], buffer: npt.NDArray[Any]) -> Iterator[int]:
+        while True:
+            for corner in np.ndindex(*(large // small for large, small in zip(buffer.shape, unit.shape, strict=True))):
+                box = tuple(slice(n * small, (n + 1) * small) for n, small in zip(corner, unit.shape, strict=True))
+                buffer[box] = unit
+                yield unit.nbytes
+
+    # Filled, not zeroed: memory that was never touched is slow the first time, and is no part of the rate.
+    jobs = [scatter(_field(), np.full(_BUFFER, 1, np.float32)) for _ in range(_cores())]
+    done, elapsed = race(jobs, _SLICE_SECONDS)
+    return done / elapsed
+
+
+def _fresh_rate() -> float:
+    """Bytes per second of touching memory that nobody has touched before, on all cores."""
+
+    def touch() -> Iterator[int]:
+        while True:
+            # A new mapping each time; the one before is given back to the system.
+            memory, _ = Region().cut(_FRESH_BYTES)
+            memory[::_PAGE] = 1
+            yield memory.size
+
+    done, elapsed = race([touch() for _ in range(_cores())], _SLICE_SECONDS)
+    return done / elapsed
+
+
+def _field() -> npt.NDArray[np.float32]:
+    """A smooth field with noise in its last digits: what codecs meet in practice."""
+    x, y, z = np.ogrid[tuple(slice(0, 1, complex(0, n)) for n in _UNIT)]
+    noise = np.random.default_rng(0).normal(scale=0.01, size=_UNIT)
+    field: npt.NDArray[np.float32] = np.round(np.sin(9 * x) * np.cos(7 * y) + z + noise, 3).astype(np.float32)
+    return field
+
+
+def _codec_rates(folder: str, tell: Tell) -> tuple[dict[str, float], dict[str, float]]:
+    """Decoded bytes per second by codec, of decoding and of encoding."""
+    flat = np.ascontiguousarray(_field()).reshape(-1).view(np.uint8)
+    decode: dict[str, float] = {}
+    encode: dict[str, float] = {}
+    for name in CODECS:
+        store = _store(os.path.join(folder, name), name)
+        if store is None:
+            continue
+        tell(f"codec {name}")
+        try:
+            decode[name], encode[name] = _codec_rate(store, flat)
+        finally:
+            store.abort()
+    for rates in (decode, encode):
+        if rates:
+            rates["default"] = _round(median(rates.values()))
+    return decode, encode
+
+
+def _store(path: str, codec: str) -> Store | None:
+    """An empty array with a codec, in the first format that has it."""
+    schema = Schema(_UNIT, np.dtype("<f4"), _UNIT, codec=Codec.parse(codec))
+    for name in _FORMATS:
+        try:
+            kind = registry.get(name)
+            return kind.create(path, "", kind.adapt(schema, {"codec"}))
+        except UsageError:
+            continue
+    return None
+
+
+def _codec_rate(store: Store, flat: Flat) -> tuple[float, float]:
+    stored = bytes(store.encode(flat))
+    extent = Extent(store.location, 0, len(stored))
+
+    def encode() -> Iterator[int]:
+        while True:
+            store.encode(flat)
+            yield flat.size
+
+    def decode(data: Bytes, out: Flat) -> Iterator[int]:
+        while True:
+            store.decode(data, extent, out)
+            yield flat.size
+
+    count = _cores()
+    outs = [np.full(flat.size, 1, np.uint8) for _ in range(count)]
+    decoded, decoding = race([decode(stored, out) for out in outs], _SLICE_SECONDS)
+    encoded, encoding = race([encode() for _ in range(count)], _SLICE_SECONDS)
+    return _round(decoded / decoding), _round(encoded / encoding)

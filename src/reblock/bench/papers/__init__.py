@@ -1,0 +1,1 @@
+"""`reblock bench papers`: the papers' tables again, their figures beside ours."""

@@ -1,0 +1,189 @@
+"""The thesis' validation of its seek model (3.3.1), really executed.
+
+As the thesis tells it: an array of side r = x₀^p₀ · x₁^p₁ · x₂^p₂ · x₃^p₃ with x from 2, 3, 5, 7 and p from 1, 2;
+source and target blocks of divisors of r; five read shapes from KEEP's candidates; then the same with source and
+target exchanged. The thesis runs a light version of its algorithm; here the reference executor moves the bytes, and
+the disk below it counts. Arrays are small enough for that, and blocks differ from axis to axis. ::
+
+    predicted   Π, Σ of per-axis counts                  (reblock.cost.seeks)
+    counted     opens and byte ranges of every file      (RecordingDisk)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reblock.bench.papers.figures import Shape
+from reblock.bench.papers.runs import DEVICE, Array, Tell, create_blocks, holds, store_blocks
+from reblock.cost import held_elements, traffic
+from reblock.engine import View, execute_in_order
+from reblock.engine.recording import RecordingDisk, Visit
+from reblock.geometry import Axis, Grid
+from reblock.model import Layout, Pass, Problem
+from reblock.passes.candidates import candidate, choice
+from reblock.planner import choose
+from reblock.render.tables import Column, Table
+from reblock.units import format_count
+
+#: Longest side of a validation array, and most blocks along an axis of it.
+MOST_SIDE, MOST_BLOCKS = 36, 6
+#: Read shapes per pair of grids.
+READS_PER_PAIR = 5
+
+_UNLIMITED = 2**40
+
+
+def _seeks(visit: Visit, problem: Problem) -> int:
+    """An opening, and one seek per run unless the file was moved whole."""
+    whole = (problem.target if visit.writing else problem.source).object_bytes
+    runs = visit.runs()
+    return 1 if runs == [(0, whole)] else 1 + len(runs)
+
+
+@dataclass
+class _Tally:
+    """Cases of one model."""
+
+    model: str
+    """baseline or keep."""
+    cases: int = 0
+    """How many."""
+    predicted: int = 0
+    """Seeks, by the model."""
+    counted: int = 0
+    """Seeks, by the disk."""
+    wrong_seeks: int = 0
+    """Cases in which these differ."""
+    wrong_held: int = 0
+    """Cases in which the elements held differ from the prediction."""
+    wrong_bytes: int = 0
+    """Cases whose result is not the array."""
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        return (
+            self.model,
+            self.cases,
+            self.predicted,
+            self.counted,
+            self.wrong_seeks,
+            self.wrong_held,
+            self.wrong_bytes,
+        )
+
+
+def run_cases(cases: int, *, seed: int = 0, tell: Tell) -> Table:
+    """So many random cases of KEEP, and baseline on the same grids, executed and counted."""
+    rng = random.Random(seed)  # noqa: S311 - cases are no secret
+    tallies = _Tally("baseline"), _Tally("keep")
+    largest = 0
+    with tempfile.TemporaryDirectory(prefix="reblock-papers-") as folder:
+        while tallies[1].cases < cases:
+            if tallies[1].cases % 100 == 0:
+                tell(f"validation of the seek model: case {tallies[1].cases} of {cases}")
+            side, *pair = _draw(rng)
+            largest = max(largest, side)
+            array = np.random.default_rng(side).integers(0, 1 << 16, (side,) * 3, dtype="<u2")
+            for source, target in (pair, pair[::-1]):
+                _run_pair(folder, array, source, target, rng, tallies, cases)
+    failures = sum(tally.wrong_seeks + tally.wrong_held + tally.wrong_bytes for tally in tallies)
+    return Table(
+        "validation",
+        f"Thesis 3.3.1: seeks predicted and counted on random arrays up to {largest}³, really executed",
+        (
+            Column("model", "model"),
+            Column("cases", "cases", format_count),
+            Column("seeks_predicted", "predicted", format_count),
+            Column("seeks_counted", "counted", format_count),
+            Column("wrong_seeks", "seeks differ", format_count),
+            Column("wrong_held", "held differ", format_count),
+            Column("wrong_bytes", "bytes differ", format_count),
+        ),
+        tuple(tally.row for tally in tallies),
+        (
+            "The thesis reports 1,000 cases of each model, counted by a light version that moves no data. A pair of "
+            f"grids gives {READS_PER_PAIR} cases of KEEP and one of baseline.",
+        ),
+        failures=failures,
+    )
+
+
+def _draw(rng: random.Random) -> tuple[int, Shape, Shape]:
+    """Side of an array, source blocks and target blocks."""
+    while True:
+        side = prod(rng.choice((2, 3, 5, 7)) ** rng.choice((1, 2)) for _ in range(4))
+        if side <= MOST_SIDE:
+            lengths = _divisors(side, MOST_BLOCKS)
+            source, target = (_shape(rng.choice(lengths) for _ in range(3)) for _ in range(2))
+            if source != target:
+                return side, source, target
+
+
+def _divisors(length: int, most: int) -> list[int]:
+    """Lengths that cut an axis into equal blocks, at most so many."""
+    return [n for n in range(1, length + 1) if length % n == 0 and length // n <= most]
+
+
+def _shape(lengths: Iterator[int]) -> Shape:
+    a, b, c = lengths
+    return a, b, c
+
+
+def _run_pair(
+    folder: str,
+    array: Array,
+    source: Shape,
+    target: Shape,
+    rng: random.Random,
+    tallies: tuple[_Tally, _Tally],
+    cases: int,
+) -> None:
+    """Baseline and a few KEEP passes from one grid to another."""
+    path = os.path.join(folder, "source")
+    view = store_blocks(path, array, source)
+    problem = Problem(view.layout, Layout.raw("<u2", Grid.of(array.shape, target)), _UNLIMITED, DEVICE, held=True)
+    baseline, keep = tallies
+    (sweep,) = choose(problem, strategy="baseline").plan.passes
+    _count(sweep, problem, view, os.path.join(folder, "target"), target, array, baseline)
+    for _ in range(min(READS_PER_PAIR, cases - keep.cases)):
+        sweep = _keep_pass(problem, source, target, rng)
+        _count(sweep, problem, view, os.path.join(folder, "target"), target, array, keep)
+    shutil.rmtree(path)
+
+
+def _keep_pass(problem: Problem, source: Shape, target: Shape, rng: random.Random) -> Pass:
+    """One of KEEP's candidates: r̂ along the last axis, divisors of the array or r̂ along the others."""
+    choices = []
+    for axis, length in enumerate(problem.shape):
+        largest = min(source[axis] * -(-target[axis] // source[axis]), length)
+        shorter = [n for n in _divisors(length, 2 * MOST_BLOCKS) if n < largest] if axis < 2 else []
+        read = rng.choice([*shorter, largest])
+        choices.append(choice(problem, axis, Axis.regular(length, read), keep=read >= target[axis]))
+    return candidate(problem, choices, problem.source.order)
+
+
+def _count(sweep: Pass, problem: Problem, view: View, path: str, chunks: Shape, array: Array, tally: _Tally) -> None:
+    """Execute one pass on the recording disk and compare."""
+    reads = traffic(sweep.reads, problem.source, sweep.read_access)
+    writes = traffic(sweep.writes, problem.target, sweep.write_access, writing=True)
+    store = create_blocks(path, array.shape, chunks)
+    disk = RecordingDisk()
+    measured = execute_in_order(sweep, view, store, disk=disk)
+    counted = sum(_seeks(visit, problem) for visit in disk.visits)
+    tally.cases += 1
+    tally.predicted += reads.seeks + writes.seeks
+    tally.counted += counted
+    tally.wrong_seeks += counted != reads.seeks + writes.seeks
+    tally.wrong_held += measured.held_elements != held_elements(sweep)
+    tally.wrong_bytes += not holds(store, array)
+    store.abort()
+    shutil.rmtree(path)

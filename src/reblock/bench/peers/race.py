@@ -1,0 +1,190 @@
+"""`reblock bench peers`: reblock and its peers on the same arrays, with the same memory, in turns.
+
+Every run starts with its source out of the page cache and ends when all is on the medium. Contenders take turns, so
+that whatever else the machine does meets all of them; the first round warms up memory and storage, and is not timed. ::
+
+    round 0   reblock  cp  zarrs  …        checked, not timed
+    round 1   cp  zarrs  …  reblock        checked and timed
+    round 2   zarrs  …  reblock  cp
+
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from reblock.bench.peers.contenders import Contender, Place, Tell, default_folder, find_contenders, find_place
+from reblock.bench.peers.results import Entry, Result, machine
+from reblock.bench.peers.run import Run, clear, make_source, remove, run_once, source_path
+from reblock.bench.peers.workloads import Workload, find_workloads
+from reblock.errors import DiskError, UsageError
+from reblock.units import format_seconds, format_size
+
+__all__ = ["REPEAT", "Result", "check_output", "document", "race", "save"]
+
+#: Timed rounds where no number is given.
+REPEAT = 3
+#: Folder, in the one that is given, for sources and outputs.
+_FOLDER = "reblock-peers"
+#: Room that a workload needs, in arrays: two sources, an output, and what some contenders put between.
+_ARRAYS = 4
+
+
+def race(
+    workloads: Sequence[str] = (),
+    *,
+    only: str | Sequence[str] | None = None,
+    repeat: int = REPEAT,
+    scale: int = 1,
+    folder: str | os.PathLike[str],
+    peers: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    tell: Tell = lambda _: None,
+) -> Generator[Result]:
+    """Race the contenders, workload by workload.
+
+    Sources and outputs are made in `folder`, and removed again; with `keep`, sources stay and are used the next time.
+    Peers are installed below `peers` when they are first needed.
+    """
+    if repeat < 1:
+        raise UsageError(f"at least one round is timed, not {repeat}")
+    wanted = [workload.scaled(scale) for workload in find_workloads(workloads)]
+    racing = find_contenders(only)
+    here = os.path.join(os.path.abspath(os.fspath(folder)), _FOLDER)
+    home = default_folder() if peers is None else os.path.abspath(os.fspath(peers))
+    return _race(wanted, racing, repeat, here, home, keep, tell)
+
+
+def _race(
+    workloads: list[Workload],
+    contenders: tuple[Contender, ...],
+    repeat: int,
+    folder: str,
+    home: str,
+    keep: bool,  # noqa: FBT001 - handed on
+    tell: Tell,
+) -> Generator[Result]:
+    made: set[str] = set()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        places = _places(workloads, contenders, home, tell)
+        for done, workload in enumerate(workloads, 1):
+            _check_room(workload, folder)
+            for contender, path in _sources([workload], contenders, folder):
+                if not os.path.lexists(path):
+                    tell(f"{workload.name}: making {format_size(workload.nbytes)} of {os.path.basename(path)}")
+                    make_source(workload, contender.zarr, folder)
+                    made.add(path)
+            yield _run_rounds(workload, contenders, places, repeat, folder, tell)
+            needed = {path for _, path in _sources(workloads[done:], contenders, folder)}
+            _discard(made - needed, keep=keep)
+            made &= needed
+    except OSError as error:
+        raise DiskError.wrap(error, doing="racing in", path=folder) from error
+    finally:
+        _discard(made, keep=keep)
+        with suppress(OSError):
+            clear(folder)
+            os.rmdir(folder)
+
+
+def _places(workloads: list[Workload], contenders: tuple[Contender, ...], home: str, tell: Tell) -> dict[str, Place]:
+    """Where contenders run; nothing is installed for one that has nothing to do."""
+    return {
+        contender.name: find_place(contender, home, tell)
+        for contender in contenders
+        if not all(contender.unable(workload) for workload in workloads)
+    }
+
+
+def _check_room(workload: Workload, folder: str) -> None:
+    free, needed = shutil.disk_usage(folder).free, _ARRAYS * workload.nbytes
+    if free < needed:
+        raise UsageError(
+            f"{workload.name} needs {format_size(needed)} and {folder} has {format_size(free)} free: "
+            "choose another folder with --dir, or --scale"
+        )
+
+
+def _sources(workloads: list[Workload], contenders: tuple[Contender, ...], folder: str) -> list[tuple[Contender, str]]:
+    """Arrays that workloads are about, each with a contender that reads it."""
+    found = {
+        source_path(workload, contender.zarr, folder): contender
+        for workload in workloads
+        for contender in contenders
+        if contender.unable(workload) is None
+    }
+    return [(contender, path) for path, contender in found.items()]
+
+
+def _discard(paths: set[str], *, keep: bool) -> None:
+    for path in paths:
+        if not keep:
+            remove(path)
+
+
+def _run_rounds(
+    workload: Workload,
+    contenders: tuple[Contender, ...],
+    places: dict[str, Place],
+    repeat: int,
+    folder: str,
+    tell: Tell,
+) -> Result:
+    able = [contender for contender in contenders if contender.unable(workload) is None]
+    present = [contender for contender in able if not places[contender.name].missing]
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in able}
+    for turn in range(repeat + 1):
+        first = turn % len(present)
+        for contender in [*present[first:], *present[:first]]:
+            if any(run.failed for run in runs[contender.name]):
+                continue
+            run = run_once(contender, places[contender.name].python, workload, folder)
+            runs[contender.name].append(run)
+            what = run.failed or f"{format_seconds(run.seconds)}, peak {format_size(run.peak_bytes)}"
+            tell(f"{workload.name}: round {turn} of {repeat}: {contender.name}: {what}")
+    entries = (Entry(one.name, tuple(runs[one.name]), places[one.name].missing) for one in able)
+    return Result(workload, tuple(entries))
+
+
+# ---------------------------------------------------------------- documents
+def document(results: Sequence[Result], folder: str | os.PathLike[str], *, scale: int, repeat: int) -> dict[str, Any]:
+    """All that was measured, and on what."""
+    return {
+        "machine": machine(os.fspath(folder)),
+        "scale": scale,
+        "repeat": repeat,
+        "workloads": [result.to_json() for result in results],
+        "failures": sum(result.failures for result in results),
+        "bars_missed": sum(result.bar_met is False for result in results),
+    }
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Refuse to write a document over anything but an earlier one."""
+    where = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
+        raise UsageError(f"{where}: there is no such folder to write into")
+    if os.path.lexists(where):
+        try:
+            with open(where, encoding="utf-8") as file:
+                ours = "bars_missed" in json.load(file)
+        except (OSError, ValueError, TypeError):
+            ours = False
+        if not ours:
+            raise UsageError(f"{where} exists and is no result of a race: name another file")
+
+
+def save(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write a document to a file."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise DiskError.wrap(error, doing="writing", path=os.fspath(path)) from error

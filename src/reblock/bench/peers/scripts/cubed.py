@@ -1,0 +1,37 @@
+"""cubed: a plan of stages with arrays between them, on threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubed
+import zarr
+from cubed.runtime.create import create_executor
+
+from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.measure import measure
+from reblock.bench.peers.scripts.regions import grouped
+from reblock.bench.peers.scripts.zarr_arrays import create_target, open_source
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Plan and compute."""
+    zarr.config.set({"array.write_empty_chunks": True, "threading.max_workers": job.threads})
+    return measure(lambda: copy(job))
+
+
+def copy(job: Job) -> None:
+    """Its budget is that of one task, so the threads share the memory."""
+    spec = cubed.Spec(
+        work_dir=job.scratch,
+        allowed_mem=job.memory_bytes // job.threads,
+        reserved_mem=0,
+        executor=create_executor("threads", {"max_workers": job.threads}),
+        zarr_compressor=None,
+    )
+    source = open_source(job)
+    if job.source_format == "npy":
+        blocks = cubed.from_array(source, chunks=grouped(job, job.memory_bytes // 16), spec=spec)
+    else:
+        blocks = cubed.from_array(source, spec=spec)
+    cubed.store(blocks.rechunk(job.unit), create_target(job))

@@ -1,0 +1,32 @@
+"""reblock itself, through its public function, in this interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h5py
+import numcodecs.blosc
+
+from reblock.api.job import repartition
+from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.measure import measure
+from reblock.storage import registry
+from reblock.strategies import strategies
+
+#: What reblock would load during its first run, as the other contenders have loaded theirs.
+LOADED = (h5py, numcodecs.blosc, *map(registry.get, registry.formats()), strategies())
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Plan and run."""
+    inner = f"::/{DATASET}" if job.source_format == "hdf5" else ""
+    return measure(
+        lambda: repartition(
+            job.source + inner,
+            job.target + inner,
+            chunks=job.chunks,
+            shards=job.shards,
+            memory=job.memory_bytes,
+            scratch=job.scratch,
+        )
+    )

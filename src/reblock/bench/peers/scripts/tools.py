@@ -1,0 +1,85 @@
+"""Programs: cp, h5repack and nccopy, timed as whole processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+from threading import Event, Thread
+from time import perf_counter
+from typing import Any, Self
+
+from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.measure import peak_of
+
+#: How often the memory of a program is looked at; its peak only ever grows.
+_LOOK_SECONDS = 0.005
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Run the program and sync."""
+    words = _words(job)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = perf_counter()
+    with (
+        subprocess.Popen(words, stdin=subprocess.DEVNULL) as process,  # noqa: S603 - words of ours
+        _Watch(process.pid) as watch,
+    ):
+        code = process.wait()
+    os.sync()
+    seconds = perf_counter() - began
+    if code:
+        raise RuntimeError(f"{words[0]} ended with {code}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "seconds": seconds,
+        "peak_bytes": watch.peak,
+        "user_seconds": after.ru_utime - before.ru_utime,
+        "system_seconds": after.ru_stime - before.ru_stime,
+        "program": _version(words[0]),
+    }
+
+
+class _Watch:
+    """Looks at the memory of a process while it runs; what it had before it started its program is not counted."""
+
+    def __init__(self, process: int) -> None:
+        self.peak = 0
+        self._process = process
+        self._over = Event()
+        self._thread = Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        over = False
+        while not over:
+            self.peak = max(self.peak, peak_of(self._process))
+            over = self._over.wait(_LOOK_SECONDS)
+
+
+def _words(job: Job) -> list[str]:
+    if job.contender == "cp":
+        return ["cp", "-r", job.source, job.target]
+    if job.contender == "h5repack":
+        chunks = "x".join(map(str, job.chunks))
+        words = [f"--layout={DATASET}:CHUNK={chunks}", f"--filter={DATASET}:SHUF", f"--filter={DATASET}:GZIP=4"]
+        return ["h5repack", *words, job.source, job.target]
+    chunks = ",".join(map(str, job.chunks))
+    half = str(job.memory_bytes // 2)
+    words = ["-4", "-s", "-d4", "-M1", "-c", f"{DATASET}:{chunks}", "-m", half, "-h", half]
+    return ["nccopy", *words, job.source, job.target]
+
+
+def _version(program: str) -> str:
+    """What a program says of itself."""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - of ours
+    found = re.search(r"(?:version|\)) (\d+\.[\w.]+)", told.stdout + told.stderr, re.IGNORECASE)
+    return found[1] if found else "?"

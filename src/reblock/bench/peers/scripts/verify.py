@@ -1,0 +1,76 @@
+"""The judge: zarr-python, h5py and numpy read source and target, and every element is compared."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import h5py
+import numpy as np
+import zarr
+
+from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.regions import regions
+from reblock.bench.peers.scripts.zarr_arrays import BLOSC, open_source
+
+#: Memory that a comparison takes.
+MEMORY_BYTES = 1 << 30
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Whether the target is what the job wants; why not, if it is not; and the bytes that it takes."""
+    why = _layout(job) or _values(job)
+    return {"correct": not why, "why": why, "size_bytes": size_of(job.target)}
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file, or of all files below a folder."""
+    if os.path.isfile(path):
+        return os.path.getsize(path)
+    return sum(os.path.getsize(os.path.join(base, name)) for base, _, files in os.walk(path) for name in files)
+
+
+def _layout(job: Job) -> str:
+    """How chunks and codec differ from what was asked for."""
+    if job.target_format == "npy":
+        return ""
+    found: dict[str, Any]
+    wanted = {"shape": job.shape, "dtype": np.dtype(job.dtype), "chunks": job.chunks, "shards": job.shards}
+    if job.target_format == "hdf5":
+        with h5py.File(job.target, "r") as file:
+            data = file[DATASET]
+            codec = f"{'shuffle+' if data.shuffle else ''}{data.compression}:{data.compression_opts}"
+            found = {"shape": data.shape, "dtype": data.dtype, "chunks": data.chunks, "shards": None, "codec": codec}
+    else:
+        array = zarr.open_array(job.target, mode="r")
+        found = {key: getattr(array, key) for key in wanted}
+        found["codec"] = "+".join(map(_codec, array.compressors)) or "none"
+    wanted["codec"] = job.codec
+    return "; ".join(f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key])
+
+
+def _codec(stage: Any) -> str:
+    """A compressor as jobs name it."""
+    settings = stage.get_config() if hasattr(stage, "get_config") else stage.to_dict()["configuration"]
+    shuffled = settings.get("shuffle") in (1, "shuffle")
+    name = f"blosc:{settings.get('cname')}:{settings.get('clevel')}"
+    return BLOSC if name == BLOSC and shuffled else str(settings)
+
+
+def _values(job: Job) -> str:
+    """Where the first element differs."""
+    if job.target_format == "hdf5":
+        with h5py.File(job.source, "r") as one, h5py.File(job.target, "r") as two:
+            return _differ(job, one[DATASET], two[DATASET])
+    target = replace(job, source=job.target, source_format=job.target_format)
+    return _differ(job, open_source(job), open_source(target))
+
+
+def _differ(job: Job, source: Any, target: Any) -> str:
+    for region in regions(job, MEMORY_BYTES // 2):
+        one, two = source[region], target[region]
+        if not np.array_equal(one, two):
+            first = np.argwhere(one != two)[0] + [side.start for side in region]
+            return f"the element at {','.join(map(str, first))} differs"
+    return ""

@@ -1,0 +1,28 @@
+"""zarrs: zarr-python with the codec pipeline in Rust, a loop over regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zarr
+import zarrs
+
+from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.measure import measure
+from reblock.bench.peers.scripts.zarr_python import copy
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Copy region by region."""
+    zarr.config.set(
+        {
+            "codec_pipeline.path": f"{zarrs.__name__}.ZarrsCodecPipeline",
+            "codec_pipeline.chunk_concurrent_maximum": job.threads,
+            "codec_pipeline.strict": True,
+            "threading.max_workers": job.threads,
+            "array.write_empty_chunks": True,
+        }
+    )
+    # Of an encoded chunk that a read meets in part, all is held until the read ends.
+    piece_bytes = None if job.codec == "none" else job.memory_bytes // 8
+    return measure(lambda: copy(job, 2 * job.threads, piece_bytes))

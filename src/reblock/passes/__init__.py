@@ -1,0 +1,1 @@
+"""Passes: what strategies and the search build from."""

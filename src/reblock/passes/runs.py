@@ -1,0 +1,106 @@
+"""Runs of neighbouring cells: R = T = the longest run that the budget holds, W = R ∪ O.
+
+::
+
+    ┌──┬──┬──┬──┐     A run grows along the axes from the fastest on disk to the slowest:
+    │▒▒│▒▒│▒▒│  │     a few cells, a row, several rows, a slice, several slices. Cells are
+    ├──┼──┼──┼──┤     blocks, or elements. A task reads one run and keeps nothing, so what
+    │  │  │  │  │     it needs is known without a search: the run, and a unit in flight.
+    └──┴──┴──┴──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import lcm, prod
+
+from reblock.cost.flight import flight_bytes
+from reblock.cost.memory import least_box_bytes, with_records, with_room
+from reblock.errors import Refused
+from reblock.geometry import Axis, Grid
+from reblock.model import Access, Pass, Plan, Problem
+from reblock.passes.candidates import MANY_CUTS, divisors, joined, tame
+from reblock.passes.family import fit, one_pass
+
+
+def longest_run(
+    name: str, problem: Problem, cells: Grid, order: Sequence[int], *, rows: bool = False, shorten: Grid | None = None
+) -> Plan:
+    """R = T = the longest run of cells that fits, W = R ∪ O.
+
+    The run grows along the axes from the fastest of `order` to the slowest: a few cells, a row, several rows, a slice,
+    several slices. `rows` refuses less than a row; a run of cells ends where a block of `shorten` does.
+    """
+    axes = [cell.clipped() for cell in cells.axes]
+    blocks = [1] * len(axes)
+    if rows and axes:
+        blocks[order[-1]] = axes[order[-1]].count
+
+    def cost(axis: int, count: int) -> int:
+        return _run_bytes(problem, [joined(a, count if d == axis else blocks[d]) for d, a in enumerate(axes)])
+
+    for axis in reversed(order):
+        if cost(axis, axes[axis].count) <= problem.memory_bytes:
+            blocks[axis] = axes[axis].count
+            continue
+        if not (rows and axis == order[-1]):
+            blocks[axis] = _most(axes[axis].count, partial(cost, axis), problem.memory_bytes)
+        if shorten is not None:
+            blocks[axis] = _shortened(axes[axis], shorten.axes[axis], blocks[axis])
+        blocks[axis] = _tamed(axes[axis], problem.target.objects.axes[axis], blocks[axis])
+        break
+    read = Grid(tuple(joined(cell, blocks[axis]) for axis, cell in enumerate(axes)))
+    write = read.refine(problem.target.objects.clipped())
+    try:
+        return fit(one_pass(name, problem, read=read, write=write, tasks=read), problem)
+    except Refused as refusal:
+        if refusal.needs_memory_bytes is not None:
+            raise
+        # Too many kinds of tasks to count their memory; one task, in which nothing is kept, is the same sweep.
+        return fit(one_pass(name, problem, read=read, write=write, tasks=Grid.whole(problem.shape)), problem)
+
+
+def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
+    """Bytes that a run needs, or slightly more where the last target object is padded."""
+    lengths = [
+        max(one.largest, one.length - one.start(one.count - 1) + stored.trail) if one.count else 0
+        for one, stored in zip(read, problem.target.objects.axes, strict=True)
+    ]
+    needed = prod(lengths) * problem.target.itemsize
+    if problem.held:
+        return needed
+    needed = max(needed, least_box_bytes(problem.target))
+    grid = Grid(tuple(read))
+    passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in Access]
+    needed = with_records(with_room(needed, problem.target), problem.target.objects.count, problem.target)
+    return needed + max(flight_bytes(made, problem.source, problem.target) for made in passes)
+
+
+def _most(count: int, cost: Callable[[int], int], budget: int) -> int:
+    """The largest number of blocks whose cost is within the budget, and 1 where none is."""
+    low, high = 1, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
+    return low
+
+
+def _shortened(cell: Axis, other: Axis, blocks: int) -> int:
+    """As many cells as end where a block of the other grid does, if so few do."""
+    step = cell.period or 1
+    together = lcm(step, other.period or 1) // step
+    return blocks // together * together or blocks
+
+
+def _tamed(cell: Axis, target: Axis, blocks: int) -> int:
+    """Fewer cells where their run and the target meet in too many places to be described."""
+    step, length = cell.period or 1, target.period or 1
+    if blocks * step > MANY_CUTS * length:
+        even = _shortened(cell, target, blocks)
+        if cell.step and target.step and even * step % length == 0:
+            return even
+        return _shortened(cell, target, max(MANY_CUTS * length // step, 1))
+    if tame(joined(cell, blocks), target.clipped(), MANY_CUTS):
+        return blocks
+    return max((n for n in divisors(length, blocks * step) if n % step == 0), default=step) // step

@@ -1,0 +1,381 @@
+"""Attempt: one run on one target, under a lock, with a journal, going on where an earlier one stopped.
+
+::
+
+    lock → journal there?  no: begin one                      same problem: trust what is finished
+                           another problem: refuse            published already: only tidy up
+         → room on the disk? → create or reopen → execute → commit → line "complete" → publish → remove staging
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from reblock.engine import Measured, View, Watch, digest, execute_plan, native
+from reblock.errors import (
+    ChangedError,
+    DiskError,
+    Interrupted,
+    ReblockError,
+    StorageError,
+    TargetExistsError,
+    UnevenError,
+    UnfinishedError,
+    command,
+    option,
+)
+from reblock.model import NO_RECORD, Format, Plan, Record, Schema, Store
+from reblock.runs.group_commit import GroupCommit, side_of
+from reblock.runs.identity import differences, identify, job_of, source_changed
+from reblock.runs.journal import Journal
+from reblock.runs.meter import Meter
+from reblock.runs.resume import find_finished, trust_scratch
+from reblock.runs.scratch import KeptScratch, kept_folder, remove_kept
+from reblock.runs.source import Source
+from reblock.runs.space import Need, check_space, foresee, need_of
+from reblock.runs.staging import Staging, check_folder
+from reblock.runs.unfinished import finished_part
+from reblock.storage.location import Location
+
+#: A hundredth of an array may wait to be made durable, however little memory there is.
+_PARTS = 100
+
+
+@dataclass
+class Attempt:
+    """What one run needs, and what comes of it."""
+
+    view: View
+    """The source."""
+    target: Location
+    """Where the result goes."""
+    format: Format
+    """The target's format."""
+    schema: Schema
+    """What the target will be."""
+    plan: Plan
+    """How."""
+    staging: Staging
+    """Where it is built; locked."""
+    scratch: str | None
+    """Folder for intermediate arrays; None = in the staging folder."""
+    digest: bool
+    """Whether to take digest sums."""
+    meter: Meter | None
+    """Told how far the run is."""
+    cancelled: Callable[[], bool]
+    """Whether to stop."""
+    exist_ok: bool = False
+    """Whether a target that the same job has made before is as good as a new one."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for, so that the run can go on without being asked again."""
+    budget_bytes: int = 0
+    """Memory that the user granted; so much may wait to be made durable at the least."""
+    scratch_bytes: int = 0
+    """Largest size of the intermediate arrays."""
+    measured: list[Measured] = field(default_factory=list)
+    """What each pass took."""
+    resumed: int = 0
+    """Write boxes that were found finished."""
+    is_done: bool = False
+    """Whether another run had done it all."""
+    sums: str | None = None
+    """Digest of the whole array."""
+    notes: list[str] = field(default_factory=list)
+    """Things worth knowing."""
+
+    def __post_init__(self) -> None:
+        self._failed = 0
+        self._found = False
+        self._between: KeptScratch | None = None
+        self._kept_scratch = None if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+
+    @property
+    def _scratch(self) -> str:
+        """Where intermediate arrays are, as they have to be opened while the lock is held."""
+        return self._kept_scratch or self.staging.scratch
+
+    @cached_property
+    def _source(self) -> Source:
+        """All its files are looked at: not before that is needed."""
+        return Source(self.view, self.cancelled)
+
+    @cached_property
+    def _problem(self) -> dict[str, Any]:
+        scratch = self._kept_scratch or os.path.join(self.staging.folder, "scratch")
+        return identify(
+            self.view,
+            self._source,
+            self.target,
+            (self.format, self.schema),
+            self.plan,
+            digest=self.digest,
+            scratch=scratch if self.plan.scratch else None,
+        )
+
+    @cached_property
+    def _job(self) -> str:
+        return job_of(self._problem)
+
+    def look(self) -> list[str]:
+        """What `run` would begin with, for people; raises what it would raise, and touches nothing."""
+        self.staging.look()
+        boxes = done = 0
+        if self.is_made():
+            return self.notes
+        with self.staging.looking() as journal:
+            if journal is not None and self._is_left(journal):
+                if self._is_published(journal):
+                    return [f"{self.target} is complete already: a run would only remove what is left of the last one"]
+                boxes, done = finished_part(journal)
+        self._check_place()
+        notes = self._check_room(done, resumed=boxes > 0)
+        if boxes:
+            whole = sum(sweep.writes.count for sweep in self.plan.passes)
+            notes.append(f"a run would resume: {boxes:,} of {whole:,} write boxes are finished")
+        return notes
+
+    def run(self) -> None:
+        """Make the target, or go on making it."""
+        journal = self._find()
+        if journal is not None and self._is_published(journal):
+            self._take_over((journal.complete() or {}).get("digest"), "a run before had only to tidy up")
+        else:
+            self.staging.restore()
+            if not self.is_made():
+                self._check_place()
+                self._work(self._begin() if journal is None else journal)
+        self._remove_scratch()
+        self.staging.remove(finished=True)
+        if self.staging.left:
+            self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and is left where it is")
+
+    # ---------------------------------------------------------------- what is there
+    def is_made(self) -> bool:
+        """Whether the target is there and the same job has made it, where that will do; else nothing is replaced."""
+        if self.is_done or not self.exist_ok or not os.path.lexists(self.staging.target):
+            return self.is_done
+        try:
+            record = self.format.open(self.target.path, self.target.inner).schema.record
+        except StorageError as error:
+            record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error}"
+        else:
+            room = "a .npy file has no place for that" if self.format.name == "npy" else "reblock did not make it"
+            why = f"it does not say which job made it: {room}" if record.job is None else "another job made it"
+        if record.job == self._job:
+            self._take_over(record.digest, "the same job had made it")
+            return True
+        if self.staging.overwrite:
+            return False
+        raise TargetExistsError(
+            f"{self.target} exists, and {why}; choose another name, or replace it with {option('overwrite')}"
+        )
+
+    def _take_over(self, sums: str | None, why: str) -> None:
+        """All is done."""
+        self.is_done = True
+        self.measured = [Measured() for _ in self.plan.passes]
+        self.resumed, self.sums = sum(sweep.writes.count for sweep in self.plan.passes), sums
+        self.notes.append(f"{self.target} is complete already: {why}")
+
+    def _find(self) -> Journal | None:
+        """The journal of an earlier attempt at the same problem."""
+        journal = self.staging.find_journal()
+        if journal is None:
+            done = self.staging.find_done()
+            if done is not None and done.header["problem"] == self._problem and self._is_published(done):
+                return done
+            self.staging.clear()
+            return None
+        if self._is_ours(journal):
+            return journal
+        self.staging.clear()
+        return None
+
+    def _is_left(self, journal: Journal) -> bool:
+        """The same for one that somebody has found who may not remove it."""
+        if os.path.lexists(self.staging.journal):
+            return self._is_ours(journal)
+        # A run that was finished left it.
+        return journal.header["problem"] == self._problem and self._is_published(journal)
+
+    def _is_ours(self, journal: Journal) -> bool:
+        """Whether a journal is one of this problem; False where it is of no use any more, an error where it may be."""
+        before = journal.header["problem"]
+        if before == self._problem:
+            return True
+        if self._is_published(journal):
+            return False
+        advice = f"{command('clean', self.target.path)} removes it"
+        if source_changed(before, self._problem):
+            what = self._source.describe_change(journal.header)
+            since = f"since the unfinished run on {self.target.path} began"
+            raise ChangedError(f"{self._source.location} changed {since} ({what}): {advice}")
+        raise UnfinishedError(
+            f"an unfinished run of another problem is in the place of {self.target.path} "
+            f"({'; '.join(differences(before, self._problem))}): {advice}, the command that began it resumes it"
+        )
+
+    def _is_published(self, journal: Journal) -> bool:
+        complete = journal.complete()
+        return complete is not None and self.staging.published(complete["inode"])
+
+    # ---------------------------------------------------------------- what must be there
+    def _check_place(self) -> None:
+        """Whether the target, and scratch folders, may be made at all."""
+        self.staging.check()
+        if self.plan.scratch and self._kept_scratch is not None:
+            check_folder(os.path.dirname(self._kept_scratch), "the scratch folder")
+
+    def _check_room(self, done: int, *, resumed: bool) -> list[str]:
+        """Whether there is room for what is still to be written; so many bytes of the target are."""
+        foreseen = foresee(self.format, self.target, self.schema)
+        layout = self.format.layout(self.schema)
+        needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.reach, done=done)]
+        if self.plan.scratch and not resumed:
+            files = max(layout.objects.count for layout in self.plan.scratch)
+            folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
+            needs.append(Need(folder, self.scratch_bytes, files, certain=True))
+        return check_space(needs)
+
+    # ---------------------------------------------------------------- the work
+    def _begin(self) -> Journal:
+        self._remove_scratch()
+        header = {
+            "problem": self._problem,
+            "boxes": [sweep.writes.count for sweep in self.plan.passes],
+            "bytes": self.format.layout(self.schema).nbytes,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "source": self._source.times,
+            "request": dict(self.request),
+        }
+        return self.staging.begin_journal(header)
+
+    def _remove_scratch(self) -> None:
+        """Remove the intermediate arrays that are kept elsewhere; those in the staging folder go with it."""
+        if self.scratch is not None and self.plan.scratch:
+            remove_kept(self._scratch)
+
+    def _work(self, journal: Journal) -> None:
+        self._found = any(True for _ in journal.groups())
+        part = self.format.layout(self.schema).nbytes // _PARTS
+        ledger = GroupCommit(
+            journal,
+            most_bytes=max(self.budget_bytes, self.plan.memory_bytes, part),
+            digest=self.digest,
+            unchanged=self._check,
+            settle=native.settle if native.library() else None,
+        )
+        with self._kept(ledger), self._disk_errors():
+            with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:
+                self._between = scratch
+                store = self._open(journal, ledger)
+                try:
+                    self._execute(journal, ledger, store, scratch)
+                except BaseException:
+                    # What is finished is kept; if that fails too, the first error says why.
+                    with suppress(ReblockError):
+                        ledger.flush()
+                    with suppress(ReblockError):
+                        store.abort()
+                    raise
+                ledger.note(complete={"inode": self.staging.inode(), "digest": self.sums})
+            self.staging.check_replaced()
+            self.staging.publish()
+
+    def _check(self) -> None:
+        """The source is what it was, and nobody has moved the folders that we write in."""
+        self._source.check()
+        self.staging.check_place()
+        if self._between is not None:
+            self._between.check_place()
+
+    def _open(self, journal: Journal, ledger: GroupCommit) -> Store:
+        """The array that is being built: gone on with, or begun."""
+        last, path = len(self.plan.passes) - 1, self.staging.path
+        sweep = self.plan.passes[last]
+        store: Store | None = None
+        if any(group.number == last for group in journal.groups()):
+            try:
+                store = self.format.reopen(path, self.target.inner, self.schema)
+            except StorageError as error:
+                self.notes.append(f"what was finished could not be opened and was made anew: {error}")
+                ledger.note(forget=[last])
+        if store is None:
+            self.staging.clear_array()
+            store = self.format.create(path, self.target.inner, self.schema)
+        side = side_of(store, sweep, self.staging.reach)
+        ledger.watch(last, side)
+        finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes, self.cancelled)
+        ledger.trust(last, finished, sums)
+        self._failed += failed
+        return store
+
+    def _execute(self, journal: Journal, ledger: GroupCommit, store: Store, scratch: KeptScratch) -> None:
+        self._failed += trust_scratch(self.plan, journal, scratch, ledger, self.cancelled)
+        if self._failed:
+            self.notes.append(f"{self._failed} write boxes were not as they had been finished, and were done again")
+        last = len(self.plan.passes) - 1
+        self.resumed = sum(len(ledger.finished(number)) for number in range(last + 1))
+        whole, count = store.layout.nbytes, self.plan.passes[last].writes.count
+        done = whole * len(ledger.finished(last)) // max(count, 1)
+        self.notes += self._check_room(done, resumed=self.resumed > 0)
+        if self.meter is not None:
+            self.meter.begin(self._parts(ledger))
+        watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
+        self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
+        with ThreadPoolExecutor(1, "reblock-last-look") as aside:
+            # All has been read. What was written of it becomes durable meanwhile.
+            now = aside.submit(self._source.look_again, journal)
+            ledger.flush()
+        read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
+        self.notes += self._source.settle(now.result(), journal, *read, self.cancelled)
+        if self.digest:
+            self.sums = digest.text(ledger.total(last), store.layout.dtype, store.layout.shape)
+        store.commit(Record(digest=self.sums, job=self._job))
+
+    def _parts(self, ledger: GroupCommit) -> list[float]:
+        """Which part of each pass is finished; passes that take turns are as far as the last one."""
+        counts = [sweep.writes.count for sweep in self.plan.passes]
+        done = [len(ledger.finished(number)) / max(count, 1) for number, count in enumerate(counts)]
+        return [done[-1]] * len(done) if self.plan.interleaved else done
+
+    # ---------------------------------------------------------------- what goes wrong
+    @contextmanager
+    def _kept(self, ledger: GroupCommit) -> Iterator[None]:
+        """Whatever ends the run: what is finished stays and says how to go on; of nothing, nothing stays."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, ReblockError):
+                self.staging.rename_in(error)
+            if not ledger.commits and not self._found:
+                with suppress(ReblockError):
+                    self.staging.forget_journal()
+                with suppress(ReblockError):
+                    self._remove_scratch()
+                raise
+            again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
+            advice = f"{again}the same command resumes, {command('clean', self.target.path)} gives up"
+            if isinstance(error, UnevenError):
+                # To go on as before would end here again.
+                raise
+            if isinstance(error, ReblockError):
+                error.add(advice)
+            elif isinstance(error, KeyboardInterrupt):
+                raise Interrupted(advice) from error
+            raise
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskError.wrap(error, doing="writing", path=str(self.target)) from error

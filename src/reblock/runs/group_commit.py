@@ -1,0 +1,242 @@
+"""Group commits: finished write boxes become durable together, and only then does the journal name them.
+
+::
+
+    engine's writers          this thread, after a second or half of the most bytes or boxes
+    ────────────────          ──────────────────────────────────────────────────────────────
+    record(boxes)    →        sync the boxes' files and folders, or the store's own checkpoint
+    (waits while the          → is the source still the same?
+    most of them wait)        → append one line to the journal, and sync that
+
+What a crash can cost is bounded by what waits here and what is in flight. A failed sync is final: what it should have
+saved may be lost although a second sync would say otherwise, so every later call fails with the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from threading import Condition, Lock, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from reblock.model import Finished, Pass, Store, Sums, Way
+from reblock.runs.journal import Group, Integers, Journal
+from reblock.runs.numbers import Numbers
+from reblock.storage.media import durable
+
+#: Told the numbers of boxes that are durable.
+Listener = Callable[[Integers], None]
+#: Longest that a finished box waits.
+AGE_SECONDS = 1.0
+#: Most boxes that wait, however small they are: each takes some memory.
+MOST_BOXES = 1 << 14
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where the boxes of one pass go."""
+
+    store: Store
+    """The array."""
+    root: str
+    """Folder that holds it; the names below are made durable too."""
+    alone: bool
+    """Whether every box is a file of its own, which tells by its times whether it was touched."""
+
+
+class GroupCommit:
+    """The ledger of a run that keeps a journal; a context that ends with the last commit."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        most_bytes: int,
+        digest: bool = True,
+        unchanged: Callable[[], None] = lambda: None,
+        settle: Callable[[Sequence[str]], Integers] | None = None,
+    ) -> None:
+        """At most `most_bytes` wait. `unchanged` is called before each line and raises where the source has changed.
+
+        `settle` looks at files that are durable, where something is faster than `durable.settle`.
+        """
+        self.digest = digest
+        self._journal = journal
+        self._enough, self._most = max(most_bytes // 2, 1), max(most_bytes, 1)
+        self._unchanged, self._settle = unchanged, settle or durable.settle
+        self._sides: dict[int, Side] = {}
+        self._finished: dict[int, Numbers] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._totals: dict[int, Sums] = {}
+        self._state = Condition()
+        self._writing = Lock()
+        self._waiting: dict[int, list[Finished]] = {}
+        # Of the boxes that are not durable yet, those in a commit included.
+        self._boxes = self._bytes = 0
+        self._since = 0.0
+        self._urgent = self._closed = False
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._work, name="reblock-journal", daemon=True)
+        self.commits = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._state:
+            self._closed = True
+            self._state.notify_all()
+        self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------- what there is
+    def watch(self, sweep: int, side: Side) -> None:
+        """Say where the boxes of a pass go, before any is recorded."""
+        self._sides[sweep] = side
+
+    def listen(self, sweep: int, listener: Listener) -> None:
+        """Have the numbers of the boxes of a pass told when they are durable; it must not take long."""
+        self._listeners[sweep] = listener
+
+    def trust(self, sweep: int, boxes: Numbers, sums: Sums) -> None:
+        """Boxes of a pass that an earlier attempt has finished, and the sums of all their elements."""
+        self._finished[sweep], self._totals[sweep] = boxes, sums
+
+    def finished(self, sweep: int) -> Numbers:
+        """Numbers of the write boxes of a pass that an earlier attempt has finished."""
+        return self._finished.get(sweep, Numbers())
+
+    def total(self, sweep: int) -> Sums:
+        """Sums of all elements of a pass that were ever recorded."""
+        with self._state:
+            return self._totals.get(sweep, Sums())
+
+    # ---------------------------------------------------------------- what is new
+    def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        """Boxes of a pass were written; waits while too much is not durable yet. A pass not watched is not kept."""
+        if sweep not in self._sides:
+            return
+        with self._state:
+            self._raise()
+            if not self._boxes:
+                self._since = monotonic()
+            self._waiting.setdefault(sweep, []).extend(boxes)
+            self._boxes += len(boxes)
+            self._bytes += sum(box.bytes for box in boxes)
+            self._totals[sweep] = Sums.of([self._totals.get(sweep, Sums()), *(box.sums for box in boxes)])
+            # The thread sleeps until a first box comes, and then until it is old enough.
+            if self._boxes == len(boxes) or self._is_enough():
+                self._state.notify_all()
+            while self._bytes > self._most or self._boxes > MOST_BOXES:
+                self._state.wait()
+                self._raise()
+
+    def flush(self) -> None:
+        """Make everything durable that was recorded so far."""
+        with self._state:
+            self._urgent = bool(self._waiting)
+            self._state.notify_all()
+            while self._error is None and self._boxes:
+                self._state.wait()
+            self._raise()
+
+    def note(self, **line: object) -> None:
+        """Add a line of another kind, after everything that was recorded before."""
+        self.flush()
+        with self._writing:
+            self._journal.append(line)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------- the thread
+    def _work(self) -> None:
+        while True:
+            with self._state:
+                while not self._due():
+                    if self._closed and not self._waiting:
+                        return
+                    left = self._since + AGE_SECONDS - monotonic() if self._waiting else None
+                    self._state.wait(left)
+                group, self._waiting = self._waiting, {}
+                # What waits from now on is a second old a second from now.
+                self._since, self._urgent = monotonic(), False
+            try:
+                for sweep, boxes in group.items():
+                    self._commit(sweep, boxes)
+            except BaseException as error:  # noqa: BLE001 - handed to whoever records or flushes next
+                with self._state:
+                    self._error = error
+                    self._state.notify_all()
+                return
+            with self._state:
+                self._boxes -= sum(map(len, group.values()))
+                self._bytes -= sum(box.bytes for boxes in group.values() for box in boxes)
+                self._state.notify_all()
+
+    def _due(self) -> bool:
+        if not self._waiting:
+            return False
+        late = monotonic() >= self._since + AGE_SECONDS
+        return late or self._urgent or self._closed or self._is_enough()
+
+    def _is_enough(self) -> bool:
+        return self._bytes >= self._enough or self._boxes >= MOST_BOXES // 2
+
+    def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        side = self._sides[sweep]
+        durable.make_durable({box.path for box in boxes if box.path}, side.root)
+        if not all(box.path for box in boxes):
+            side.store.checkpoint()
+        self._unchanged()
+        boxes = sorted(boxes, key=attrgetter("number"))
+        group = Group(
+            sweep,
+            np.array([box.number for box in boxes], np.uint64),
+            sum(box.bytes for box in boxes),
+            np.fromiter(chain.from_iterable(box.sums for box in boxes), np.uint64).reshape(-1, 2)
+            if self.digest
+            else None,
+            stamps(self._settle([box.path for box in boxes])) if side.alone else None,
+        )
+        with self._writing:
+            self._journal.append(group.to_json())
+        self.commits += 1
+        if sweep in self._listeners:
+            self._listeners[sweep](group.boxes)
+
+
+def side_of(store: Store, sweep: Pass, root: str) -> Side:
+    """Where the boxes of a pass go."""
+    objects = store.layout.objects
+    alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
+    if alone:
+        first = (0,) * objects.ndim
+        place = store.place(first)
+        nexts = [(*first[:a], 1, *first[a + 1 :]) for a, count in enumerate(objects.counts) if count > 1]
+        alone = (
+            place.offset == len(store.preamble(first))
+            and bool(nexts)
+            and all(store.place(index).path != place.path for index in nexts)
+        )
+    return Side(store, root, alone)
+
+
+def stamps(seen: Integers) -> Integers:
+    """What files look like from outside, each scrambled into one number; 0 = it is not there."""
+    found = np.zeros(len(seen), np.uint64)
+    for column in seen.T:
+        found = (found ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(32)
+    return np.where(seen.any(1), found | np.uint64(1), np.uint64(0))

@@ -1,0 +1,223 @@
+"""Journal: an append-only file that says which problem a run solves and which write boxes are finished.
+
+::
+
+    {"journal": 2, "problem": {...}, "boxes": [512], "source": {...}}                          1f0c...   header
+    {"pass": 0, "boxes": [[0, 96], [97, 99]], "bytes": 3145728, "sums": "...", "stamps": "..."}  77aa...   a group
+    {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the array
+
+Every line ends in a checksum of itself. The last line may be torn, by a kill or a power loss: it is ignored. A bad line
+in the middle ends what is trusted. Boxes are half-open ranges of numbers in the pass's write grid, in C order; sums and
+stamps are 64-bit little-endian integers in base64, two and one per box in the order of the numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import FormatError, command
+from reblock.model.ledger import Sums
+from reblock.storage.media.files import disk_errors, open_regular, sync, write_file
+
+#: Version of what is written here.
+VERSION = 2
+_SUM_BYTES = 8
+#: Longest line that is believed to be one.
+_LONGEST = 1 << 30
+
+Integers = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Write boxes of one pass that became durable together."""
+
+    number: int
+    """The pass."""
+    boxes: Integers
+    """Their numbers, ascending."""
+    bytes: int
+    """Their logical bytes."""
+    sums: Integers | None = None
+    """Two digest sums each, where digests are kept."""
+    stamps: Integers | None = None
+    """What each box's own file looked like, where it has one."""
+
+    def sums_of(self, place: int) -> Sums | None:
+        """Digest sums of the box at a place of the group."""
+        return None if self.sums is None else Sums(int(self.sums[place, 0]), int(self.sums[place, 1]))
+
+    def without(self, boxes: Integers) -> Group:
+        """Those that are not among some others."""
+        kept = ~np.isin(self.boxes, boxes)
+        sums, stamps = (None if values is None else values[kept] for values in (self.sums, self.stamps))
+        return replace(self, boxes=self.boxes[kept], sums=sums, stamps=stamps)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line holds it."""
+        made: dict[str, Any] = {"pass": self.number, "boxes": to_ranges(self.boxes), "bytes": self.bytes}
+        if self.sums is not None:
+            made["sums"] = _pack(self.sums)
+        if self.stamps is not None:
+            made["stamps"] = _pack(self.stamps)
+        return made
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Group:
+        """Inverse of `to_json`."""
+        boxes = from_ranges(value["boxes"])
+        sums, stamps = (_unpack(value[name]) if name in value else None for name in ("sums", "stamps"))
+        if (sums is not None and sums.size != 2 * boxes.size) or (stamps is not None and stamps.size != boxes.size):
+            raise ValueError("sums or stamps do not fit the boxes")
+        return cls(value["pass"], boxes, value["bytes"], None if sums is None else sums.reshape(-1, 2), stamps)
+
+
+class Journal:
+    """The journal of one run."""
+
+    def __init__(self, path: str, header: dict[str, Any], trusted: int, at: int | None = None) -> None:
+        """`trusted` is the length of the file that can be believed, `at` the handle of its folder, if there is one."""
+        self.path = path
+        self._at = at
+        self.header = header
+        self.trusted = trusted
+
+    @classmethod
+    def create(cls, path: str, header: dict[str, Any], *, at: int | None = None) -> Journal:
+        """A new journal, durable; it is there with its whole header or not at all.
+
+        With `at`, the handle of a folder, only the last name of the path counts.
+        """
+        header = {"journal": VERSION, **header}
+        line, draft = _seal(header), path + ".new"
+        with disk_errors("create", path):
+            old, new = (draft, path) if at is None else (os.path.basename(draft), os.path.basename(path))
+            with suppress(FileNotFoundError):
+                os.unlink(old, dir_fd=at)
+            write_file(draft, line, at=at)
+            os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
+            if at is not None:
+                os.fsync(at)
+        if at is None:
+            sync(os.path.dirname(path))
+        sync(os.path.dirname(os.path.dirname(path)))
+        return cls(path, header, len(line), at)
+
+    @classmethod
+    def open(cls, path: str, *, at: int | None = None) -> Journal | None:
+        """A journal that is there; None where there is none. No link is followed, no pipe waited for."""
+        with disk_errors("read", path):
+            try:
+                descriptor = open_regular(path, os.O_RDONLY, at=at)
+            except FileNotFoundError:
+                return None
+            with open(descriptor, "rb") as file:
+                header = _open_line(file.readline(_LONGEST))
+                if header is None or header.get("journal") != VERSION:
+                    raise FormatError(
+                        f"{path} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
+                    )
+                trusted = file.tell()
+                while (line := file.readline(_LONGEST)) and _open_line(line) is not None:
+                    trusted += len(line)
+        return cls(path, header, trusted, at)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What can be believed, after the header."""
+        with disk_errors("read", self.path), open(open_regular(self.path, os.O_RDONLY, at=self._at), "rb") as file:
+            file.readline(_LONGEST)
+            while file.tell() < self.trusted:
+                line = _open_line(file.readline(_LONGEST))
+                if line is None:
+                    raise FormatError(f"{self.path} changed while it was read")
+                yield line
+
+    def groups(self) -> Iterator[Group]:
+        """Finished boxes that still count: none that were forgotten later."""
+        forgotten: dict[int, int] = {}
+        for place, line in enumerate(self.lines()):
+            if "forget" in line:
+                forgotten.update(dict.fromkeys(line["forget"], place))
+        for place, line in enumerate(self.lines()):
+            if "boxes" in line and place > forgotten.get(line["pass"], -1):
+                yield Group.from_json(line)
+
+    def dropped(self) -> set[int]:
+        """Intermediate arrays that have been read to their end and may be gone."""
+        found: set[int] = set()
+        for line in self.lines():
+            found.update(line.get("drop", ()))
+            found.difference_update(line.get("forget", ()))
+        return found
+
+    def complete(self) -> dict[str, Any] | None:
+        """What was said of the finished array, where it is finished."""
+        found = None
+        for line in self.lines():
+            found = line.get("complete", None if "forget" in line else found)
+        return found
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a line, durable when this returns; what cannot be believed is cut off before."""
+        data = memoryview(_seal(line))
+        with disk_errors("write", self.path):
+            descriptor = open_regular(self.path, os.O_WRONLY, at=self._at)
+            try:
+                if os.fstat(descriptor).st_size != self.trusted:
+                    os.ftruncate(descriptor, self.trusted)
+                end = self.trusted
+                while data:
+                    written = os.pwrite(descriptor, data, end)
+                    data, end = data[written:], end + written
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        self.trusted = end
+
+
+def to_ranges(numbers: Integers) -> list[list[int]]:
+    """Ascending numbers as half-open ranges."""
+    if not numbers.size:
+        return []
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = numbers[np.concatenate(([0], breaks))]
+    stops = numbers[np.concatenate((breaks - 1, [numbers.size - 1]))] + np.uint64(1)
+    return [[int(a), int(b)] for a, b in zip(starts, stops, strict=True)]
+
+
+def from_ranges(ranges: Sequence[Sequence[int]]) -> Integers:
+    """Inverse of `to_ranges`."""
+    parts = [np.arange(a, b, dtype=np.uint64) for a, b in ranges]
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+
+def _pack(values: Integers) -> str:
+    return base64.b64encode(values.astype("<u8").tobytes()).decode("ascii")
+
+
+def _unpack(text: str) -> Integers:
+    return np.frombuffer(base64.b64decode(text, validate=True), "<u8").astype(np.uint64)
+
+
+def _seal(line: dict[str, Any]) -> bytes:
+    text = json.dumps(line, separators=(",", ":"), sort_keys=True).encode()
+    return text + b" " + hashlib.blake2b(text, digest_size=_SUM_BYTES).hexdigest().encode() + b"\n"
+
+
+def _open_line(data: bytes) -> dict[str, Any] | None:
+    """What a line says, or None where it is torn or was changed."""
+    text, _, seal = data.rpartition(b" ")
+    if seal != hashlib.blake2b(text, digest_size=_SUM_BYTES).hexdigest().encode() + b"\n":
+        return None
+    line: dict[str, Any] = json.loads(text)
+    return line

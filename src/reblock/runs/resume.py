@@ -1,0 +1,123 @@
+"""Resume: which write boxes of an earlier attempt can be trusted.
+
+The journal says what was finished; that it is still there is looked at. A box that is a file of its own is taken at its
+word while the file looks untouched from outside. Everything else is read back, and its digest sums are compared with
+the journal's. A box that fails is not an error: it is simply not finished.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reblock.engine.recheck import recheck
+from reblock.engine.watch import Cancelled
+from reblock.errors import StorageError
+from reblock.model import Pass, Plan, Sums
+from reblock.runs.group_commit import GroupCommit, Side, side_of, stamps
+from reblock.runs.journal import Group, Integers, Journal
+from reblock.runs.numbers import Numbers
+from reblock.runs.scratch import KeptScratch, are_few, remove_files, unfinished
+from reblock.storage.media.durable import looks
+
+
+def find_finished(
+    journal: Journal,
+    number: int,
+    sweep: Pass,
+    side: Side,
+    memory_bytes: int,
+    cancelled: Cancelled,
+    needless: Integers | None = None,
+) -> tuple[Numbers, Sums, int]:
+    """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says.
+
+    Those that are needless are not looked at.
+    """
+    good: list[Integers] = []
+    sums: list[Integers] = []
+    bad: list[Integers] = []
+    for group in journal.groups():
+        if group.number != number:
+            continue
+        asked = group if needless is None else group.without(needless)
+        if cancelled():
+            raise KeyboardInterrupt
+        holds = _holds(asked, sweep, side, memory_bytes, cancelled)
+        good.append(asked.boxes[holds])
+        bad.append(asked.boxes[~holds])
+        if asked.sums is not None:
+            sums.append(asked.sums[holds])
+    if not good:
+        return Numbers(), Sums(), 0
+    boxes, places = np.unique(np.concatenate(good), return_index=True)
+    total = Sums()
+    if sums:
+        first, second = np.concatenate(sums)[places].sum(axis=0, dtype=np.uint64).tolist()
+        total = Sums(first, second)
+    lost = np.setdiff1d(np.concatenate(bad), boxes)
+    if side.alone:
+        # Whatever is there instead may be longer than what is written next.
+        remove_files(_paths(side, sweep, lost))
+    return Numbers.of(boxes), total, int(lost.size)
+
+
+def _holds(
+    group: Group, sweep: Pass, side: Side, memory_bytes: int, cancelled: Cancelled
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    holds = np.zeros(group.boxes.size, bool)
+    if side.alone and group.stamps is not None:
+        holds = stamps(looks(_paths(side, sweep, group.boxes))) == group.stamps
+    elif group.sums is None:
+        return ~holds
+    if group.sums is not None:
+        places = np.flatnonzero(~holds).tolist()
+        asked = [(int(group.boxes[at]), Sums(*map(int, group.sums[at]))) for at in places]
+        holds[places] = list(recheck(side.store, sweep, asked, memory_bytes=memory_bytes, cancelled=cancelled))
+    return holds
+
+
+def _paths(side: Side, sweep: Pass, boxes: Integers) -> list[str]:
+    """Files of boxes that have one each."""
+    indices = np.stack(np.unravel_index(boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
+    return [side.store.place(tuple(index)).path for index in indices]
+
+
+def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit, cancelled: Cancelled) -> int:
+    """Trust what is left of the passes before the last; says how many boxes were not what the journal says.
+
+    Goes backwards: a box of which only finished ones are made is not needed any more, whatever became of it.
+    """
+    failed = 0
+    dropped = journal.dropped()
+    begun = {group.number for group in journal.groups()}
+    for number in reversed(range(len(plan.passes) - 1)):
+        if plan.interleaved:
+            continue
+        sweep = plan.passes[number]
+        if len(ledger.finished(number + 1)) == plan.passes[number + 1].writes.count:
+            ledger.trust(number, Numbers([(0, sweep.writes.count)]), Sums())
+        elif number in dropped:
+            ledger.note(forget=[number])
+        elif number in begun:
+            try:
+                side = side_of(scratch.reopen(number), sweep, scratch.folder)
+            except StorageError:
+                ledger.note(forget=[number])
+                continue
+            needless = _needless(plan, number, ledger)
+            finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, cancelled, needless)
+            failed += bad
+            ledger.trust(number, finished | Numbers.of(needless), sums)
+            if side.alone and are_few(plan, number):
+                open_boxes = np.flatnonzero(unfinished(sweep.writes, finished)).astype(np.uint64)
+                remove_files(_paths(side, sweep, open_boxes))
+    return failed
+
+
+def _needless(plan: Plan, number: int, ledger: GroupCommit) -> Integers:
+    """Boxes of a pass of which only finished ones are made."""
+    if not are_few(plan, number):
+        return np.empty(0, np.uint64)
+    after = plan.passes[number + 1].writes
+    needed = plan.passes[number].writes.meeting(after, unfinished(after, ledger.finished(number + 1)))
+    return np.flatnonzero(~needed).astype(np.uint64)

@@ -1,0 +1,227 @@
+"""Scratch: intermediate arrays of plans with several passes, as folders of headerless blocks.
+
+A block is gone as soon as all that is made of it is durable: removing takes time, and the room is wanted ::
+
+    blocks        │ 0 │ 1 │ 2 │ 3 │     durable: box 0      → nothing to remove: box 1 needs block 1 too
+    write boxes   │  0  │  1  │  2  │   durable: boxes 0, 1 → blocks 0 and 1 go
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import DiskError, UsageError
+from reblock.geometry import Grid
+from reblock.geometry.grid import Cut
+from reblock.model import Layout, Plan, Schema, Store
+from reblock.runs.group_commit import GroupCommit, side_of
+from reblock.runs.journal import Integers
+from reblock.runs.numbers import Numbers
+from reblock.storage import registry
+from reblock.storage.media.private import PrivateFolder
+
+_FORMAT = "rawblocks"
+#: Of more boxes no account is kept, so that it takes no memory worth counting: their blocks go at the end.
+_MANY_BOXES = 1 << 17
+
+
+class ScratchFolder:
+    """A folder beside others' files that holds the intermediate arrays of one run, and is removed at its end."""
+
+    def __init__(self, plan: Plan, parent: str) -> None:
+        self._plan = plan
+        self._parent = parent
+        self.folder = ""
+
+    def __enter__(self) -> Self:
+        if self._plan.scratch:
+            try:
+                self.folder = tempfile.mkdtemp(prefix=".reblock-scratch-", dir=self._parent)
+            except OSError as error:
+                raise DiskError.wrap(error, doing="creating a scratch folder in", path=self._parent) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def make(self, number: int) -> Store:
+        """A fresh, empty intermediate array."""
+        return registry.get(_FORMAT).create(self.path(number), "", self.schema(number))
+
+    def drop(self, number: int) -> None:
+        """Remove one."""
+        shutil.rmtree(self.path(number), ignore_errors=True)
+
+    def path(self, number: int) -> str:
+        """Where one lies."""
+        return os.path.join(self.folder, str(number))
+
+    def schema(self, number: int) -> Schema:
+        """What one is."""
+        return _schema(self._plan.scratch[number])
+
+
+class KeptScratch(ScratchFolder):
+    """Intermediate arrays that outlive the run, so that another one goes on with them."""
+
+    def __init__(self, plan: Plan, folder: str, ledger: GroupCommit) -> None:
+        super().__init__(plan, os.path.dirname(folder))
+        self.folder = folder
+        self._private: PrivateFolder | None = None
+        self._ledger = ledger
+        self._found: dict[int, Store] = {}
+        self._spent: dict[int, Spent] = {}
+
+    def __enter__(self) -> Self:
+        if self._plan.scratch:
+            self._private = PrivateFolder.make(self.folder)
+            self.folder = self._private.reach
+        return self
+
+    def check_place(self) -> None:
+        """StorageError where somebody has moved or replaced the folder."""
+        if self._private is not None:
+            self._private.check_place()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What is left is needed by the next run; the staging's end is its end."""
+        for spent in self._spent.values():
+            spent.close()
+        if self._private is not None:
+            self._private.close()
+
+    def reopen(self, number: int) -> Store:
+        """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
+        self._found[number] = registry.get(_FORMAT).reopen(self.path(number), "", self.schema(number))
+        return self._found[number]
+
+    def make(self, number: int) -> Store:
+        """The one that was found, else a fresh one."""
+        store = self._found.get(number)
+        if store is None:
+            self._remove(number)
+            store = super().make(number)
+        if not self._plan.interleaved:
+            # Interleaved passes use the same array again for every task: only what they make of it counts.
+            side = side_of(store, self._plan.passes[number], self.folder)
+            self._ledger.watch(number, side)
+            if side.alone and are_few(self._plan, number):
+                made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)
+                spent = self._spent[number] = Spent(store, made, finished)
+                self._ledger.listen(number + 1, spent)
+        return store
+
+    def drop(self, number: int) -> None:
+        """Remove one, once the journal says that all that was made of it is durable."""
+        if not self._plan.interleaved:
+            self._ledger.note(drop=[number])
+        self._found.pop(number, None)
+        if number in self._spent:
+            self._spent.pop(number).close()
+        self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        if self._private is not None:
+            self._private.remove(str(number))
+
+
+class Spent:
+    """Removes the blocks of an intermediate array that nobody needs any more, in a thread of its own."""
+
+    def __init__(self, store: Store, writes: Grid, finished: Numbers) -> None:
+        """`writes` are the boxes that are made of it, some of which were finished before."""
+        self._store, self._writes = store, writes
+        self._unfinished = unfinished(writes, finished)
+        self._left = self._needed()
+        self._remover = ThreadPoolExecutor(1, "reblock-remove")
+
+    def __call__(self, boxes: Integers) -> None:
+        """These boxes are durable."""
+        self._unfinished.reshape(-1)[boxes] = False
+        needed = self._needed()
+        gone, self._left = np.argwhere(self._left & ~needed), needed
+        if gone.size:
+            paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
+            with suppress(RuntimeError):  # closed in the meantime
+                self._remover.submit(remove_files, paths)
+
+    def close(self) -> None:
+        """Remove no more; what is left is left to others."""
+        self._remover.shutdown(cancel_futures=True)
+
+    def _needed(self) -> npt.NDArray[np.bool_]:
+        return self._store.layout.objects.meeting(self._writes, self._unfinished)
+
+
+def are_few(plan: Plan, number: int) -> bool:
+    """Whether blocks of an intermediate array, and boxes that are made of them, are few enough to be followed."""
+    return max(made.writes.count for made in plan.passes[number : number + 2]) <= _MANY_BOXES
+
+
+def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
+    """Boxes of a pass that are not finished, by index."""
+    found = np.ones(writes.count, bool)
+    for start, stop in finished.ranges():
+        found[start:stop] = False
+    return found.reshape(writes.counts)
+
+
+def remove_files(paths: Sequence[str]) -> None:
+    """Remove files in a folder of ours, if they are there.
+
+    What cannot be removed now is tried again, and complained of, when all of it goes.
+    """
+    for path in paths:
+        with suppress(OSError):
+            try:
+                os.unlink(path)
+            except IsADirectoryError:
+                shutil.rmtree(path)
+
+
+def kept_folder(target: str, parent: str) -> str:
+    """The folder below `parent` that holds the intermediate arrays on the way to a target."""
+    name = hashlib.blake2b(os.fsencode(os.path.abspath(target)), digest_size=8).hexdigest()
+    return os.path.join(os.path.abspath(parent), f".reblock-scratch-{name}")
+
+
+def remove_kept(path: str) -> bool:
+    """Remove a folder of intermediate arrays and these; says whether it was there. What else is in it is left."""
+    folder = PrivateFolder.find(path)
+    if folder is None:
+        return False
+    try:
+        for name in folder.names():
+            if name.isascii() and name.isdecimal():
+                folder.remove(name)
+        if not folder.remove_itself() and (left := folder.names()):
+            raise UsageError(f"{path}: {', '.join(left[:3])} was not made by reblock, and is left where it is")
+    finally:
+        folder.close()
+    return True
+
+
+def is_kept_folder(path: str, target: str) -> bool:
+    """Whether a path is where the intermediate arrays on the way to a target would be kept."""
+    return path == kept_folder(target, os.path.dirname(path))
+
+
+def _schema(layout: Layout) -> Schema:
+    cuts: list[Cut] = [axis.step or tuple(axis.lengths()) or 1 for axis in layout.objects.axes]
+    return Schema(layout.shape, layout.dtype, tuple(cuts), order=layout.order)

@@ -1,0 +1,171 @@
+"""The source of a run: what it looked like at the start, and whether what was read is still what it holds.
+
+Whoever changes a source while it is read, or before a run on it goes on, is found out by the sums of `engine.seen`, and
+nothing is published. Where only the times of inodes differ (`chmod`, a hard link, a backup), the bytes may be the same:
+the write boxes that were made of such files are read again, and compared with the digest sums in the journal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reblock.engine import View
+from reblock.engine.recheck import reread
+from reblock.engine.seen import Look, Seen
+from reblock.engine.watch import Cancelled
+from reblock.errors import ChangedError, option
+from reblock.model import Layout, Pass, Sums
+from reblock.runs.journal import Integers, Journal
+from reblock.storage.media.files import disk_errors
+
+#: Files that a message names.
+_SHOWN = 3
+#: Write boxes that are kept in mind as made of touched files; where there are more, all are read again.
+_MOST_BOXES = 1 << 20
+
+#: Path, inode, bytes and time of the last change of a file; None where it is not there.
+Files = list[tuple[str, list[int] | None]]
+
+
+class Source:
+    """The source as it was when the run began."""
+
+    def __init__(self, view: View, cancelled: Cancelled = lambda: False) -> None:
+        self.location = view.store.location
+        self._view = view
+        self.files = look(view.store.described_by)
+        self.seen = Seen(view, cancelled)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        start = self.seen.start
+        return {"files": dict(self.files), "chunks": {"present": start.present, "sum": f"{start.firm:016x}"}}
+
+    @property
+    def times(self) -> dict[str, Any]:
+        """What may differ, if the bytes do not: for the journal of a run that begins."""
+        return {"sum": f"{self.seen.start.full:016x}", "newest_ns": self.seen.start.newest_ns}
+
+    def check(self) -> None:
+        """ChangedError where a file that describes the source is not what it was."""
+        if changed := first_change(self.files):
+            raise ChangedError(f"{self.location}: {changed} changed during the run, so the result would be of no array")
+
+    def describe_change(self, header: Mapping[str, Any]) -> str:
+        """In words, what has happened to the files since the run began that has left this header of a journal."""
+        before, now = header["problem"]["source"], self.identity
+        found = [path for path, one in now["files"].items() if before["files"].get(path) != one]
+        more = now["chunks"]["present"] - before["chunks"]["present"]
+        if before["chunks"] != now["chunks"]:
+            began_ns = header["source"]["newest_ns"]
+            found += map(os.path.abspath, self.seen.touched(self.seen.again(began_ns), began_ns))
+        return _in_words(list(dict.fromkeys(found)), more)
+
+    # ---------------------------------------------------------------- the end
+    def look_again(self, journal: Journal) -> Look:
+        """The files when all has been read; suspect are those touched since the run began that has this journal."""
+        return self.seen.again(journal.header["source"]["newest_ns"])
+
+    def settle(
+        self,
+        now: Look,
+        journal: Journal,
+        sweep: Pass,
+        number: int,
+        layout: Layout,
+        memory_bytes: int,
+        cancelled: Cancelled,
+    ) -> list[str]:
+        """Notes, if the files hold what they held when the run began; ChangedError otherwise.
+
+        `now` is how they look when all has been read. `sweep` is the pass, of that number, that has written an array of
+        this layout.
+        """
+        self.check()
+        start, began = self.seen.start, journal.header["source"]
+        if now.firm != start.firm:
+            what = _in_words(self.seen.differing(now), now.present - start.present)
+            raise ChangedError(f"{self.location} changed during the run ({what}): nothing was published")
+        if f"{now.full:016x}" == began["sum"]:
+            return []
+        what = f"{_in_words(self.seen.touched(now, began['newest_ns']))} touched since the run began"
+        read = 0
+        # Where nobody is suspect, the clock was set back, and it may be any of them.
+        for some in _recorded(journal, number, self._boxes(now.suspects or None, sweep)):
+            if some is None:
+                nothing = f"{option('digest', False)} left nothing to tell if bytes changed"
+                raise ChangedError(f"{self.location}: {what}, and {nothing}")
+            for same in reread(self._view, sweep, layout, some, memory_bytes=memory_bytes, cancelled=cancelled):
+                read += 1
+                if not same:
+                    raise ChangedError(
+                        f"{self.location}: {what}, and what is read again is not what was read: nothing was published"
+                    )
+        return [f"{what}: {read:,} write boxes were read again, and are the same"]
+
+    def _boxes(self, suspects: tuple[int, ...] | None, sweep: Pass) -> Integers | None:
+        """Write boxes that are made of the files of suspects; None = all."""
+        if suspects is None or self.seen.shared:
+            return None
+        found: set[int] = set()
+        for number in suspects:
+            box = self._view.layout.objects.box(self._view.object_at(number))
+            found.update(map(sweep.writes.number, sweep.writes.touching(box)))
+            if len(found) > _MOST_BOXES:
+                return None
+        return np.array(sorted(found), np.uint64)
+
+
+def look(paths: Sequence[str]) -> Files:
+    """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
+    seen: Files = []
+    for path in map(os.path.abspath, paths):
+        with disk_errors("look at", path):
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                seen.append((path, None))
+                continue
+        seen.append((path, [found.st_ino, found.st_size, found.st_mtime_ns]))
+    return seen
+
+
+def first_change(files: Files) -> str | None:
+    """The first of some files that does not look as it did."""
+    now = look([path for path, _ in files])
+    return next((path for (path, before), (_, after) in zip(files, now, strict=True) if before != after), None)
+
+
+def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator[Sequence[tuple[int, Sums]] | None]:
+    """Boxes of a pass with their digest sums, as they became durable together; None where sums were not kept."""
+    for group in journal.groups():
+        if group.number != number:
+            continue
+        chosen = np.ones(len(group.boxes), bool) if boxes is None else np.isin(group.boxes, boxes)
+        if not chosen.any():
+            continue
+        if group.sums is None:
+            yield None
+        else:
+            yield [
+                (int(box), Sums(*map(int, sums)))
+                for box, sums in zip(group.boxes[chosen], group.sums[chosen], strict=True)
+            ]
+
+
+def _in_words(paths: Sequence[str], more: int = 0) -> str:
+    """Some files, and how many more or fewer there are than before."""
+    words = [", ".join(paths[:_SHOWN]) or ("" if more else "files")]
+    if len(paths) > _SHOWN:
+        words[0] += f" and {len(paths) - _SHOWN:,} more"
+    if more:
+        words.append(
+            f"there {'is' if abs(more) == 1 else 'are'} {abs(more):,} {'more' if more > 0 else 'fewer'} chunk "
+            f"file{'s' if abs(more) != 1 else ''} than at the start"
+        )
+    return "; ".join(filter(None, words))

@@ -1,0 +1,301 @@
+"""Staging: a new array is built in a hidden folder beside its target, and published by one rename.
+
+::
+
+    .scan.zarr.reblock/
+      lock        held by the run that works here
+      journal     what is finished, see `journal`
+      array       what will be the target
+      scratch     arrays between the passes
+      replaced    an old target on its way out, where two folders cannot be swapped in one step
+    .scan.zarr.reblock-done
+                  the journal of a finished run, while the folder is being removed
+
+The folder's name follows from the target's, so the same command finds it again. It is private, see `private`: all that
+is done here is done relative to its handle.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self
+
+from reblock.errors import DiskError, ReblockError, TargetExistsError, UsageError, option
+from reblock.runs.journal import Journal
+from reblock.runs.lock import Lock
+from reblock.runs.replace import check_replaceable
+from reblock.storage.media.durable import Name, exchange, rename_new
+from reblock.storage.media.files import disk_errors, kind_of
+from reblock.storage.media.private import PrivateFolder
+
+_ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
+#: Longest part of the target's name that the folder's name repeats, in bytes.
+_LONGEST = 200
+
+
+class Staging:
+    """The hidden place where one target is built; as a context, the lock on it."""
+
+    def __init__(self, target: str, *, overwrite: bool = False) -> None:
+        self.target = target.rstrip("/") or "/"
+        self.overwrite = overwrite
+        parent, name = os.path.split(os.path.abspath(self.target))
+        self.parent = parent
+        self.folder = os.path.join(parent, f".{_shortened(name)}.reblock")
+        self.done = f"{self.folder}-done"
+        self.journal = os.path.join(self.folder, _JOURNAL)
+        self.lock = os.path.join(self.folder, _LOCK)
+        self._held = Lock(self.lock)
+        self._removed = False
+        self.left: list[str] = []
+        """What was found here and not removed, since nothing of ours has such a name."""
+
+    # ---------------------------------------------------------------- paths for those who open files below
+    @property
+    def reach(self) -> str:
+        """The folder as formats and the engine have to open it while the lock is held."""
+        return self._held.folder.reach if self._held.is_held else self.folder
+
+    @property
+    def path(self) -> str:
+        """What will be the target."""
+        return os.path.join(self.reach, _ARRAY)
+
+    @property
+    def scratch(self) -> str:
+        """Arrays between the passes."""
+        return os.path.join(self.reach, _SCRATCH)
+
+    def rename_in(self, error: ReblockError) -> None:
+        """Have a message name the folder as people know it."""
+        if self.reach != self.folder:
+            error.args = tuple(
+                one.replace(self.reach, self.folder) if isinstance(one, str) else one for one in error.args
+            )
+
+    # ---------------------------------------------------------------- who may work here
+    def check(self) -> None:
+        """Whether the target may be made at all; touches nothing."""
+        parent = os.path.dirname(self.target) or "."
+        with disk_errors("the target cannot be made:", self.target), suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(self.target)
+            if not self.overwrite:
+                raise TargetExistsError(
+                    f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
+                )
+            check_replaceable(self.target)
+        check_folder(parent, "the target's folder")
+
+    def check_replaced(self) -> None:
+        """What is to be replaced is still an array and nothing else."""
+        if self.overwrite:
+            check_replaceable(self.target)
+
+    def check_place(self) -> None:
+        """StorageError where somebody has moved or replaced the folder while we work in it."""
+        self._held.folder.check_place()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a run has left anything, or is at work."""
+        return os.path.lexists(self.folder) or os.path.lexists(self.done)
+
+    def look(self) -> None:
+        """Raise what entering would raise now, and touch nothing."""
+        self._held.look(self.target)
+
+    def __enter__(self) -> Self:
+        self._held.take(self.target)
+        self._removed = False
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A folder of this name that is there after its removal is another run's.
+        if not self._removed and self._held.folder.look(_JOURNAL) is None:
+            # Nothing was begun, or nothing is left to be done.
+            with suppress(DiskError):
+                self.remove()
+        self._held.release()
+
+    # ---------------------------------------------------------------- the journal
+    def begin_journal(self, header: dict[str, Any]) -> Journal:
+        """A new journal."""
+        return Journal.create(self.journal, header, at=self._held.folder.descriptor)
+
+    def find_journal(self) -> Journal | None:
+        """The journal of an earlier attempt."""
+        return Journal.open(self.journal, at=self._held.folder.descriptor)
+
+    def find_done(self) -> Journal | None:
+        """The journal of a finished run that was killed while it removed the folder."""
+        with disk_errors("look at", self.done):
+            try:
+                found = os.lstat(self.done)
+            except FileNotFoundError:
+                return None
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{self.done} is {kind_of(found.st_mode)} that reblock has not made: have it removed")
+        return Journal.open(self.done)
+
+    def forget_journal(self) -> None:
+        """Remove the journal, and with it all that was finished."""
+        self._held.folder.remove(_JOURNAL)
+
+    @contextmanager
+    def looking(self) -> Iterator[Journal | None]:
+        """The journal, for who does not hold the lock and changes nothing."""
+        folder = PrivateFolder.find(self.folder)
+        try:
+            found = None if folder is None else Journal.open(self.journal, at=folder.descriptor)
+            yield self.find_done() if found is None else found
+        finally:
+            if folder is not None:
+                folder.close()
+
+    # ---------------------------------------------------------------- the end
+    def publish(self) -> None:
+        """Give the finished array its name; an old one is there until the new one is."""
+        here = self._held.folder.descriptor
+        self.check_place()
+        with disk_errors("publishing", self.target), _handle(self.parent) as above:
+            old, new = Name(here, _ARRAY), Name(above, os.path.basename(os.path.abspath(self.target)))
+            if not self.overwrite:
+                try:
+                    rename_new(old, new)
+                except FileExistsError:
+                    raise TargetExistsError(
+                        f"{self.target} was made by somebody else meanwhile: move it away, "
+                        f"or give {option('overwrite', True)}"
+                    ) from None
+            elif new.is_free or not (old.is_folder or new.is_folder):
+                old.rename(new)
+            elif not exchange(old, new):
+                new.rename(Name(here, _REPLACED))
+                old.rename(new)
+            os.fsync(above)
+
+    def restore(self) -> None:
+        """Put an old target back that a killed run had moved away and not replaced yet."""
+        if self._held.folder.look(_REPLACED) is not None and not os.path.lexists(self.target):
+            with disk_errors("restoring", self.target), _handle(self.parent) as above:
+                name = os.path.basename(os.path.abspath(self.target))
+                rename_new(Name(self._held.folder.descriptor, _REPLACED), Name(above, name))
+                os.fsync(above)
+
+    def published(self, inode: int) -> bool:
+        """Whether the target is the array with this inode number."""
+        try:
+            return os.lstat(self.target).st_ino == inode
+        except OSError:
+            return False
+
+    def inode(self) -> int:
+        """Inode number of the finished array."""
+        found = self._held.folder.look(_ARRAY)
+        if found is None:
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise DiskError.wrap(missing, doing="look at", path=self.path)
+        return found.st_ino
+
+    def clear(self) -> list[str]:
+        """Remove all that was made here but for the lock, the journal last; says what was there.
+
+        Only names that runs give are removed; others are named in `left`.
+        """
+        removed = self._clear()
+        if self._held.folder.look(_JOURNAL) is not None:
+            self._held.folder.remove(_JOURNAL)
+            removed.append(self.journal)
+        self._remove_done()
+        return removed
+
+    def _clear(self) -> list[str]:
+        self.restore()
+        folder, removed = self._held.folder, []
+        self.left = [os.path.join(self.folder, name) for name in folder.names() if not _is_ours(name)]
+        for name in filter(_is_ours, folder.names()):
+            if name not in (_LOCK, _JOURNAL):
+                folder.remove(name)
+                removed.append(os.path.join(self.folder, name))
+        return removed
+
+    def clear_array(self) -> None:
+        """Remove what is in the place of the array, and what its format may have put beside it."""
+        for name in filter(_is_array, self._held.folder.names()):
+            self._held.folder.remove(name)
+
+    def remove(self, *, finished: bool = False) -> list[str]:
+        """Remove the folder and all in it; says what was there.
+
+        The journal of a finished run says so to the last: it is moved beside the folder while that is removed, and
+        then goes by one call that leaves nothing.
+        """
+        removed, folder = self._clear(), self._held.folder
+        with disk_errors("removing", self.folder):
+            if folder.look(_JOURNAL) is not None:
+                removed.append(self.journal)
+                if finished:
+                    with suppress(FileExistsError):
+                        rename_new(Name(folder.descriptor, _JOURNAL), Name(None, self.done))
+                folder.remove(_JOURNAL)
+            self._removed = True
+            folder.remove(_LOCK)
+            # Another run may have found the folder in this moment, and work in it.
+            folder.remove_itself()
+        self._remove_done()
+        return removed
+
+    def _remove_done(self) -> None:
+        if self.find_done() is not None:
+            with disk_errors("removing", self.done), suppress(FileNotFoundError):
+                os.unlink(self.done)
+
+
+def check_folder(path: str, what: str) -> None:
+    """Whether something may be made in a folder; touches nothing."""
+    if not os.path.isdir(path):
+        missing = FileNotFoundError(2, "No such file or directory")
+        raise DiskError.wrap(missing, doing=f"{what} does not exist:", path=path)
+    if not os.access(path, os.W_OK | os.X_OK):
+        refused = PermissionError(13, "Permission denied")
+        raise DiskError.wrap(refused, doing=f"{what} is not writable:", path=path)
+
+
+def _is_array(name: str) -> bool:
+    return name == _ARRAY or name.startswith(f"{_ARRAY}.")
+
+
+def _is_ours(name: str) -> bool:
+    return _is_array(name) or name in (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
+
+
+@contextmanager
+def _handle(folder: str) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def target_name(name: str) -> str | None:
+    """Name of the target that a folder of this name would be for; None where it is no such name."""
+    found = re.fullmatch(r"\.(.+)\.reblock", name, re.DOTALL)
+    return found[1] if found else None
+
+
+def _shortened(name: str) -> str:
+    """The name, or as much of it as a longer name can repeat, and a hash of the rest."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST:
+        return name
+    return f"{os.fsdecode(data[:_LONGEST])}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"

@@ -1,0 +1,255 @@
+"""The blocks formats: a folder with one file per block and a small manifest, `reblock.json`.
+
+::
+
+    volume/
+      reblock.json     shape, dtype, chunks, order, file names, where the elements start
+      0_0.npy          blocks, named by their index; clipped at the edge of the array
+      0_1.npy          (blocks: .npy files, rawblocks: headerless .bin files)
+
+Chunks may be irregular. Headers of .npy blocks are made up with spaces to one length, which the manifest
+keeps as `offset`, so that no header has to be read to find the elements.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError, option
+from reblock.geometry import Grid
+from reblock.model.codec import Codec
+from reblock.model.layout import Layout
+from reblock.model.roots import Roots
+from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
+from reblock.storage import attributes
+from reblock.storage.blocks.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from reblock.storage.by_extent import RawByExtent
+from reblock.storage.checks import dtype_problem
+from reblock.storage.conventions import with_singles, without_ties
+from reblock.storage.media.files import disk_errors, kind_of, sync
+from reblock.storage.npy_header import read_header, write_header
+from reblock.storage.roots import FileRoots
+
+
+@dataclass(frozen=True)
+class BlocksStore(RawByExtent):
+    """One folder of block files."""
+
+    path: str
+    """The folder."""
+    manifest: Manifest
+    """What `reblock.json` says."""
+    roots: Roots | None = None
+    """The folder, links resolved, and what is allowed beside it; None for a new one."""
+
+    @property
+    def format(self) -> str:
+        return "rawblocks" if self.manifest.suffix == "bin" else "blocks"
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @property
+    def schema(self) -> Schema:
+        return self.manifest.schema
+
+    @cached_property
+    def layout(self) -> Layout:
+        return _layout(self.schema)
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (os.path.join(self.path, MANIFEST),)
+
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
+        extent = self.place(index)
+        self._look_at(index, extent)
+        return [extent for _ in units]
+
+    def object_files(self, outer: Index, last: range) -> Sequence[str]:
+        return [os.path.join(self.path, self.manifest.file_name((*outer, index))) for index in last]
+
+    def place(self, index: Index) -> Extent:
+        path = os.path.join(self.path, self.manifest.file_name(index))
+        size = self.layout.objects.box(index).size * self.layout.itemsize
+        return Extent(path, self.manifest.offset, size)
+
+    def preamble(self, index: Index) -> Bytes:
+        if self.manifest.suffix == "bin":
+            return b""
+        return _header(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
+
+    def checkpoint(self) -> None:
+        sync(self.path)
+
+    def commit(self, record: Record = NO_RECORD) -> None:
+        # Names of the blocks first: where the manifest is, the blocks are.
+        sync(self.path)
+        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)))
+        sync(self.path)
+        sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def check_first_block(self) -> None:
+        """The first block's own header agrees with the manifest; a missing block is for the reader to notice."""
+        first = (0,) * self.layout.ndim
+        if self.manifest.suffix == "bin" or not self.layout.objects.count:
+            return
+        path = self.place(first).path
+        if not os.path.lexists(path):
+            return
+        self._look_at(first, self.place(first))
+        header, shape = read_header(path, self.roots), self.layout.objects.box(first).shape
+        plain = len(shape) < 2
+        said = (shape, self.schema.dtype, self.manifest.offset, plain or self.schema.order)
+        found = (header.shape, header.dtype, header.offset, plain or header.order)
+        if said != found:
+            raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
+
+    def _look_at(self, index: Index, extent: Extent) -> None:
+        """A block file that is there is a regular file of the right size, inside the roots."""
+        try:
+            found = os.lstat(extent.path)
+            if stat.S_ISLNK(found.st_mode):
+                found = os.stat(extent.path if self.roots is None else self.roots.resolve(extent.path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DiskError.wrap(error, doing="look at", path=extent.path) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise FormatError(f"{extent.path}: a block must be a file, not {kind_of(found.st_mode)}")
+        expected = extent.offset + (extent.length or 0)
+        if found.st_size != expected:
+            chunk = ",".join(map(str, index))
+            raise CorruptError(
+                f"{self.path}: chunk ({chunk}) in {extent.path}, bytes {extent.offset} to {expected}: the file has "
+                f"{found.st_size:,} bytes, a block of its shape has {expected:,}"
+            )
+
+
+@dataclass(frozen=True)
+class BlocksFormat:
+    """Opens and creates folders of block files."""
+
+    name: str
+    """As in `--to`."""
+    suffix: str
+    """Ending of the block files, without the dot."""
+    suffixes: tuple[str, ...] = ()
+    """None: a block folder is known by its manifest, and named by a trailing slash."""
+
+    def probe(self, path: str) -> bool:
+        if not os.path.isfile(os.path.join(path, MANIFEST)):
+            return False
+        try:
+            raw = read_manifest(path, FileRoots.of(path)).suffix == "bin"
+        except (FormatError, ExternalError):
+            # Still a block folder; opening it will say what is wrong with the manifest, if anything.
+            raw = False
+        return raw == (self.suffix == "bin")
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+        _refuse_inner(path, inner)
+        roots = FileRoots.of(path, allow)
+        store = BlocksStore(path, read_manifest(path, roots), roots)
+        store.check_first_block()
+        return store
+
+    def strangers(self, path: str) -> Iterator[str]:
+        manifest = read_manifest(path, FileRoots.of(path))
+        counts = _layout(manifest.schema).objects.counts
+        with disk_errors("list", path), os.scandir(path) as entries:
+            for entry in entries:
+                known = entry.name in (MANIFEST, f"{MANIFEST}.new") or manifest.is_block(entry.name, counts)
+                if entry.is_dir(follow_symlinks=False) or not known:
+                    yield entry.name
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        if problem := dtype_problem(schema.dtype):
+            raise UsageError(f"{self.name}: {problem}")
+        for field, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
+            if value and field in asked:
+                raise UsageError(f"{self.name} are raw files: {field} {getattr(schema, field)} cannot be had; try zarr")
+        order, notes = self._order(schema, asked)
+        if schema.codec:
+            notes.append(f"codec {schema.codec} is not kept: {self.name} are not encoded")
+        if schema.shards is not None:
+            notes.append(f"shards {schema.shards} are not kept: each chunk is a file")
+        found, ties = without_ties(schema.attributes)
+        found, singles = with_singles(found, netcdf=schema.netcdf)
+        kept, changed = attributes.to_json(found)
+        return replace(
+            schema,
+            shards=None,
+            order=order,
+            codec=Codec(),
+            attributes=kept,
+            notes=(*schema.notes, *notes, *ties, *singles, *changed),
+        )
+
+    def layout(self, schema: Schema) -> Layout:
+        return _layout(schema)
+
+    def foresee(self, path: str, inner: str, schema: Schema) -> Store:
+        """A file for each block."""
+        _refuse_inner(path, inner)
+        return BlocksStore(path, self._manifest(schema))
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        store = self.foresee(path, inner, schema)
+        with disk_errors("create", path):
+            os.mkdir(path)
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        with disk_errors("open", path):
+            os.scandir(path).close()
+        return BlocksStore(path, self._manifest(schema))
+
+    def _manifest(self, schema: Schema) -> Manifest:
+        offset = 0
+        if self.suffix == "npy":
+            # The header of the largest block is the longest, and the others are made up to it.
+            offset = len(_header(schema, _layout(schema).objects.largest))
+        return Manifest(schema, self.suffix, "{index}." + self.suffix, offset)
+
+    def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
+        straight = tuple(range(schema.ndim))
+        if self.suffix == "bin" or schema.order in (straight, straight[::-1]):
+            return schema.order, []
+        if "order" in asked:
+            raise UsageError(
+                f".npy blocks lie in C or Fortran order, not {list(schema.order)}; "
+                f"try {option('to_format', 'rawblocks')}"
+            )
+        return straight, [f"axes lie in C order, not {list(schema.order)}: .npy blocks hold C or Fortran order only"]
+
+
+def _layout(schema: Schema) -> Layout:
+    return Layout.raw(schema.dtype, Grid.of(schema.shape, schema.chunks), schema.order)
+
+
+def _header(schema: Schema, shape: tuple[int, ...], length: int = 0) -> bytes:
+    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
+    return write_header(shape, schema.dtype, fortran=fortran, length=length)
+
+
+def _refuse_inner(path: str, inner: str) -> None:
+    if inner:
+        raise UsageError(f"{path}: a block folder holds one array; leave out ::{inner}")
+
+
+#: Found by the registry: blocks as .npy files.
+FORMAT: Format = BlocksFormat("blocks", "npy")
+#: Found by the registry: blocks as headerless files.
+FORMAT_RAW: Format = BlocksFormat("rawblocks", "bin")

@@ -1,0 +1,183 @@
+"""The manifest of a block folder: read with every value checked, written small.
+
+::
+
+    {
+      "reblock": 1,                     version of the manifest
+      "shape": [100, 90],
+      "dtype": "<f4",
+      "chunks": [40, [30, 60]],         per axis a length, or all lengths
+      "order": [0, 1],                  axes inside a block, outermost first
+      "files": "{index}.npy",           {index} is the block's index joined by _, or 0 without axes
+      "offset": 128,                    bytes before the elements in each block file
+      "fill_value": null,               or the element's bytes in hexadecimal
+      "axes": null,                     or a name per axis
+      "attributes": {},
+      "reblock_digest": "rb1-…",        digest of the elements, where one was taken
+      "reblock_job": "…"                which job made it, where it said
+    }
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import FormatError
+from reblock.model.roots import Roots
+from reblock.model.schema import Schema, element
+from reblock.model.store import Index
+from reblock.storage.checks import (
+    check_chunks,
+    check_dtype,
+    check_integer,
+    check_keys,
+    check_order,
+    check_shape,
+    load_json,
+    show,
+)
+from reblock.storage.media.files import disk_errors, is_number_below, write_file
+from reblock.storage.records import record_from_json, record_to_json
+
+#: Name of the manifest in its folder.
+MANIFEST = "reblock.json"
+_VERSION = 1
+#: Before the names of a record's members.
+_RECORD = "reblock_"
+#: Headers of blocks are shorter than this, see `npy_header`.
+_MAX_OFFSET = 1 << 16
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a block folder says of itself."""
+
+    schema: Schema
+    """What the array is."""
+    suffix: str
+    """Kind of the block files: npy or bin."""
+    files: str
+    """Name of a block file, with {index}."""
+    offset: int
+    """Bytes before the elements in each block file."""
+
+    def file_name(self, index: Index) -> str:
+        """Name of a block's file."""
+        return self.files.replace("{index}", "_".join(map(str, index)) or "0")
+
+    def is_block(self, name: str, counts: Sequence[int]) -> bool:
+        """Whether a file name is that of a block, of which there are so many along each axis."""
+        before, _, after = self.files.partition("{index}")
+        if len(name) <= len(before) + len(after) or not (name.startswith(before) and name.endswith(after)):
+            return False
+        parts = name[len(before) : len(name) - len(after)].split("_")
+        counts = counts or (1,)
+        return len(parts) == len(counts) and all(map(is_number_below, parts, counts))
+
+
+def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
+    """The manifest of a folder, checked."""
+    path = os.path.join(folder, MANIFEST)
+    if not os.path.lexists(path):
+        with disk_errors("open", folder):
+            count = len(os.listdir(folder))
+        raise FormatError(f"{folder}: {MANIFEST} is missing, without which a folder of {count} files has no shape")
+    found = load_json(path, roots)
+    check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
+    if found["reblock"] != _VERSION:
+        raise FormatError(f"{path}: version {show(found['reblock'])} is not known; {_VERSION} is")
+    dtype = check_dtype(found["dtype"], where=path)
+    shape = check_shape(found["shape"], where=path, itemsize=dtype.itemsize)
+    order = found.get("order")
+    schema = Schema(
+        shape,
+        dtype,
+        check_chunks(found["chunks"], shape, dtype.itemsize, where=path, irregular=True),
+        order=tuple(range(len(shape))) if order is None else check_order(order, len(shape), where=path),
+        fill_value=_fill_from(found.get("fill_value"), dtype, path),
+        attributes=_check_attributes(found.get("attributes"), path),
+        axes=_check_axes(found.get("axes"), len(shape), path),
+        record=record_from_json({key: found.get(_RECORD + key) for key in ("digest", "job")}),
+    )
+    suffix, files = _check_files(found["files"], path)
+    offset = check_integer(found.get("offset", 0), what="the offset", where=path)
+    if offset > _MAX_OFFSET or (suffix == "bin" and offset):
+        raise FormatError(f"{path}: offset {offset} in .{suffix} blocks; 0 in .bin and at most {_MAX_OFFSET} in .npy")
+    straight = tuple(range(len(shape)))
+    if suffix == "npy" and schema.order not in (straight, straight[::-1]):
+        raise FormatError(f"{path}: order {list(schema.order)} in .npy blocks, which lie in C or Fortran order")
+    return Manifest(schema, suffix, files, offset)
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Put the manifest into its folder, durable."""
+    schema = manifest.schema
+    fill = schema.fill_value
+    document = {
+        "reblock": _VERSION,
+        "shape": list(schema.shape),
+        "dtype": schema.dtype.str,
+        "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
+        "order": list(schema.order),
+        "files": manifest.files,
+        "offset": manifest.offset,
+        "fill_value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
+        "axes": None if schema.axes is None else list(schema.axes),
+        "attributes": dict(schema.attributes),
+    }
+    document |= {_RECORD + key: text for key, text in record_to_json(schema.record).items()}
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+    path = os.path.join(folder, MANIFEST)
+    # By renaming, so that a commit can be repeated after a crash.
+    with disk_errors("write", path):
+        with suppress(FileNotFoundError):
+            os.unlink(path + ".new")
+        write_file(path + ".new", f"{{\n{lines}\n}}\n".encode())
+        os.replace(path + ".new", path)
+
+
+def _check_files(value: Any, path: str) -> tuple[str, str]:
+    """Kind and pattern of the block files; a pattern stays inside the folder."""
+    if not isinstance(value, str) or value.count("{index}") != 1 or set(value) & set("/\\\0"):
+        raise FormatError(f"{path}: files must be a file name with one {{index}}, not {show(value)}")
+    for suffix in ("npy", "bin"):
+        if value.endswith(f".{suffix}"):
+            return suffix, value
+    raise FormatError(f"{path}: block files must end in .npy or .bin, not {show(value)}")
+
+
+def _fill_from(value: Any, dtype: np.dtype[Any], path: str) -> Any:
+    if value is None:
+        return None
+    try:
+        data = bytes.fromhex(value)
+    except (TypeError, ValueError):
+        data = b""
+    if len(data) != dtype.itemsize:
+        raise FormatError(
+            f"{path}: the fill value must be null or {dtype.itemsize} bytes in hexadecimal, not {show(value)}"
+        )
+    return np.frombuffer(data, dtype)[0]
+
+
+def _check_attributes(value: Any, path: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: attributes must be a JSON object, not {show(value)}")
+    return value
+
+
+def _check_axes(value: Any, ndim: int, path: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != ndim or not all(isinstance(name, str) for name in value):
+        raise FormatError(f"{path}: axes must be null or {ndim} names, not {show(value)}")
+    return tuple(value)

@@ -1,0 +1,1 @@
+"""HDF5: datasets read and written around the library's global lock wherever their bytes allow it."""

@@ -1,0 +1,79 @@
+"""Names of a dataset's axes: its labels, or the names of the dimension scales that are attached to it.
+
+A scale is known by a reference, which is an address in the file. HDF5 would search the whole file for the path of
+such an address; NetCDF keeps scales in the dataset's own group or in one around it, so only those are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reblock.storage.hdf5.file import FAILURES, library
+
+#: Members of a group that are looked at in search of a scale.
+_MANY_MEMBERS = 10_000
+#: What the NetCDF library puts before the name of a variable that is named like a dimension, and is none.
+_NOT_A_SCALE = "_nc4_non_coord_"
+_LIST = "DIMENSION_LIST"
+
+
+def axis_names(dataset: Any, labels: Any, *, is_scale: bool) -> tuple[str, ...]:
+    """One name per axis; () where any is missing. `labels` is what the attribute of that name holds."""
+    ndim = len(dataset.shape)
+    found = list(map(str, labels)) if isinstance(labels, list) and len(labels) == ndim else [""] * ndim
+    if not all(found):
+        try:
+            scales = _scale_names(dataset, is_scale=is_scale)
+        except FAILURES:
+            scales = [""] * ndim
+        found = [label or scale for label, scale in zip(found, scales, strict=True)]
+    return tuple(found) if all(found) else ()
+
+
+def _scale_names(dataset: Any, *, is_scale: bool) -> Sequence[str]:
+    """The name of the first scale of each axis, or ""; a scale without scales of its own names its own axis."""
+    ndim = len(dataset.shape)
+    if _LIST not in dataset.attrs:
+        own = dataset.name.rpartition("/")[2] if is_scale and ndim == 1 else ""
+        return [own.removeprefix(_NOT_A_SCALE)] * ndim
+    if dataset.attrs.get_id(_LIST).shape != (ndim,):
+        return [""] * ndim
+    h5py = library()
+    references = dataset.attrs[_LIST]
+    addresses = [
+        h5py.h5o.get_info(h5py.h5r.dereference(axis[0], dataset.file.id)).addr if len(axis) else None
+        for axis in references
+    ]
+    names: dict[int, str] = {}
+    for group in _groups(dataset):
+        for name, address in _members(group):
+            if address in addresses:
+                names.setdefault(address, name)
+        if all(address in names for address in addresses if address is not None):
+            break
+    return ["" if address is None else names.get(address, "") for address in addresses]
+
+
+def _groups(dataset: Any) -> Iterator[Any]:
+    """The dataset's own group, and those around it."""
+    path = dataset.name
+    while path.strip("/"):
+        path = path.rpartition("/")[0]
+        yield dataset.file[path or "/"]
+
+
+def _members(group: Any) -> Iterator[tuple[str, int]]:
+    """Names and addresses of what hard links of a group lead to."""
+    h5py = library()
+    names: list[bytes] = []
+
+    def add(name: bytes) -> bool:
+        names.append(name)
+        return len(names) >= _MANY_MEMBERS
+
+    group.id.links.iterate(add)
+    for name in names:
+        link = group.id.links.get_info(name)
+        if link.type == h5py.h5l.TYPE_HARD:
+            yield name.decode("utf-8", "surrogateescape"), link.u

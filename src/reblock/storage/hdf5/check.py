@@ -1,0 +1,179 @@
+"""Whether chunks lie where HDF5 reports them: some are read from there, and through HDF5 as well.
+
+The index that a library reports is a claim. HDF5 2.0 and older report the chunks of one kind of index at the places of
+others, in range and on the grid, so only the elements can tell. Those of a few chunks are compared ::
+
+    F a . .      F, L   first and last, which most mistakes leave where they are
+    a r . .      a      second along each axis, which a swap of axes moves
+    . . . r      r      random
+    . . . L      and the longest, the shortest, and one that is said to be missing
+
+A run of elements of each is enough. Of long chunks the stored bytes are compared, since decoding takes time, and could
+take more memory than there is. Chunks that hold the same elements cannot tell a mistake, so more are compared where all
+of them do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from math import prod
+from random import Random
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, StorageError
+from reblock.geometry import Box
+from reblock.model.store import Extent, Index, Store
+from reblock.storage.hdf5.index import ChunkIndex, index_of
+from reblock.storage.media.files import disk_errors
+
+#: Bytes of a chunk that are compared, at the most; of one that is decoded at most a quarter, so that no more memory is
+#: taken than by decoding it.
+_RUN_BYTES = 64 << 10
+#: Chunks that are compared even if they are long.
+_FEW = 4
+#: More than these have at most this part of the array, or so many bytes.
+_SHARE, _LITTLE_BYTES = 64, 1 << 20
+#: How many there may be; four times as many if they are alike.
+_MANY = 12
+#: Longest chunk that is decoded, and longest of which more than one are.
+_DECODED_BYTES, _SHORT_BYTES = 8 << 20, 1 << 20
+
+
+class Library(Protocol):
+    """HDF5, where a dataset is open."""
+
+    def read(self, box: Box, out: npt.NDArray[Any], chunk_bytes: int) -> object:
+        """Read a box."""
+
+    def stored(self, chunk: Index, run: range, chunk_bytes: int) -> tuple[int, bytes]:
+        """How many bytes are stored of a chunk, and some of them."""
+
+
+def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) -> str:
+    """Which chunk HDF5 reads differently, in words; empty = none of those that were compared."""
+    layout, random = store.layout, Random(0)  # noqa: S311 - the same chunks each time
+    if not prod(layout.shape):
+        return ""
+    each = layout.object_bytes if layout.encoded else min(layout.object_bytes, _RUN_BYTES)
+    most = max(_FEW, min(_MANY, max(layout.nbytes // _SHARE, _LITTLE_BYTES) // each))
+    left = 0 if layout.object_bytes > _DECODED_BYTES else 1 if layout.object_bytes > _SHORT_BYTES else 4 * _MANY
+    absent = 0
+    seen: set[int] = set()
+    for number, chunk in enumerate(_pick(layout.objects.counts, index, random)):
+        if number >= most and (len(seen) > 1 or number >= 4 * most):
+            break
+        try:
+            extent = store.extents(chunk, [chunk], _no_index)[0]
+            absent += extent is None
+            if extent is None and absent > _FEW:
+                continue
+            if extent and layout.encoded and left <= 0:
+                words, content = _compare_stored(store, chunk, extent, library, random)
+            else:
+                words, content = _compare_elements(store, chunk, extent, library, random)
+                left -= 1
+        except StorageError:
+            # Damage, which is an error of the run and names its place, unless that chunk is not needed.
+            continue
+        if words:
+            return f"chunk ({','.join(map(str, chunk))}) {words}"
+        seen.add(hash(content))
+    return ""
+
+
+def _compare_elements(
+    store: Store, chunk: Index, extent: Extent | None, library: Library, random: Random
+) -> tuple[str, bytes]:
+    """What is wrong with a chunk, if anything, and the elements that were compared."""
+    box = _run_of(store, chunk, random)
+    ours = _read(store, chunk, extent, box)
+    theirs = np.zeros(box.shape, store.layout.dtype)
+    try:
+        library.read(box, theirs, store.layout.object_bytes)
+    except CorruptError as error:
+        return f"cannot be read by it: {error}", ours
+    return "" if _same(ours, theirs) else "has other elements than it reads", ours
+
+
+def _compare_stored(store: Store, chunk: Index, extent: Extent, library: Library, random: Random) -> tuple[str, bytes]:
+    """The same for the bytes that are stored."""
+    length = extent.length or 0
+    start = random.randint(0, max(length - _RUN_BYTES, 0))
+    ours = _bytes_at(extent.path, extent.offset + start, min(length, _RUN_BYTES))
+    try:
+        size, theirs = library.stored(chunk, range(start, start + len(ours)), store.layout.object_bytes)
+    except CorruptError as error:
+        return f"cannot be read by it: {error}", ours
+    return "" if (size, theirs) == (length, ours) else "has other bytes than it reads", ours
+
+
+def _same(ours: bytes, theirs: npt.NDArray[Any]) -> bool:
+    if ours == theirs.tobytes():
+        return True
+    # Long doubles have bytes that mean nothing.
+    long = theirs.dtype.kind in "fc" and theirs.dtype.itemsize > 8 * (1 + (theirs.dtype.kind == "c"))
+    return long and np.array_equal(np.frombuffer(ours, theirs.dtype), theirs.reshape(-1), equal_nan=True)
+
+
+def _pick(counts: Sequence[int], index: ChunkIndex | None, random: Random) -> Iterator[Index]:
+    """Chunks to compare, each once, the most telling first."""
+    first, last = (0,) * len(counts), tuple(n - 1 for n in counts)
+    second = [tuple(int(i == axis) for i in range(len(counts))) for axis, n in enumerate(counts) if n > 1]
+    total, seen = prod(counts), set[Index]()
+    some = (index_of(random.randrange(total), counts) for _ in range(8 * _MANY))
+    # One that is random is among the first few.
+    known = [*second[-1:], next(some), *(index.telling if index else ()), last, *second[:-1], first]
+    for chunk in (*known, *some):
+        if chunk not in seen:
+            seen.add(chunk)
+            yield chunk
+
+
+def _run_of(store: Store, chunk: Index, random: Random) -> Box:
+    """A box of a chunk whose elements lie one after another in it."""
+    layout = store.layout
+    inside, stored = layout.objects.box(chunk), layout.objects.stored(chunk)
+    room = min(_RUN_BYTES, layout.object_bytes // 4 if layout.encoded else _RUN_BYTES)
+    left = max(room // layout.itemsize, 1)
+    start, stop = list(inside.start), [n + 1 for n in inside.start]
+    for axis in reversed(range(layout.ndim)):
+        length = min(inside.shape[axis], left)
+        start[axis] += random.randint(0, inside.shape[axis] - length)
+        stop[axis] = start[axis] + length
+        left //= length
+        if length < stored.shape[axis]:
+            left = min(left, 1)
+    return Box(tuple(start), tuple(stop))
+
+
+def _read(store: Store, chunk: Index, extent: Extent | None, box: Box) -> bytes:
+    """The elements of a run as the engine would get them."""
+    layout = store.layout
+    if extent is None:
+        return np.full(box.shape, store.schema.fill_value, layout.dtype).tobytes()
+    stored = layout.objects.stored(chunk)
+    at = 0
+    for begin, first, length in zip(box.start, stored.start, stored.shape, strict=True):
+        at = at * length + begin - first
+    start, size = at * layout.itemsize, box.size * layout.itemsize
+    if not layout.encoded:
+        return _bytes_at(extent.path, extent.offset + start, size)
+    out = np.empty(layout.object_bytes, np.uint8)
+    store.decode(_bytes_at(extent.path, extent.offset, extent.length or 0), extent, out)
+    return out[start : start + size].tobytes()
+
+
+def _bytes_at(path: str, offset: int, size: int) -> bytes:
+    with disk_errors("read", path), open(path, "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), size, offset)
+    if len(data) != size:
+        raise CorruptError(f"{path}: {size} bytes at {offset} end after the file")
+    return data
+
+
+def _no_index(extent: Extent) -> bytes:
+    raise CorruptError(f"{extent.path}: a chunk of HDF5 has no index inside")

@@ -1,0 +1,97 @@
+"""A new dataset in an HDF5 file, with its filters, fill value, attributes and room for its chunks.
+
+What HDF5 made is read back and compared with what was wanted before anything is written: calls of h5py that hand
+memory to HDF5 as it lies have been seen to hand over the wrong memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import ReblockError
+from reblock.model.schema import Schema, element
+from reblock.storage.hdf5.adapt import MOST_FILL_BYTES, is_whole
+from reblock.storage.hdf5.file import library
+from reblock.storage.hdf5.filters import DEFLATE, Pipeline, is_ours, pipeline_of, read_pipeline, set_filters
+from reblock.storage.hdf5.metadata import Stored, read_fill, write_attributes
+
+
+def create_dataset(file: Any, name: str, schema: Schema) -> Stored:
+    """Make it; what the store has to know of it."""
+    pipeline = pipeline_of(schema.codec, schema.dtype.itemsize)
+    chunked = _is_chunked(schema)
+    dataset = _make(file, name, schema)
+    _check(dataset, name, schema)
+    write_attributes(dataset, schema.attributes)
+    for dim, label in zip(dataset.dims, schema.axes or (), strict=False):
+        dim.label = label
+    offset = None if chunked else dataset.id.get_offset()
+    if offset is None and not chunked and 0 not in schema.shape:
+        raise ReblockError(f"HDF5 did not allocate {name} at its creation")
+    return Stored(chunked=chunked, offset=offset, pipeline=pipeline, direct=is_ours(pipeline))
+
+
+def _is_chunked(schema: Schema) -> bool:
+    return bool(schema.codec) or not is_whole(schema.shape, schema.chunks)
+
+
+def _make(file: Any, name: str, schema: Schema) -> Any:
+    """The dataset, without attributes."""
+    h5py = library()
+    dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    # The same run twice gives the same file.
+    dcpl.set_obj_track_times(False)
+    _set_fill(dcpl, schema)
+    if _is_chunked(schema):
+        dcpl.set_chunk(schema.chunks)
+    set_filters(dcpl, pipeline_of(schema.codec, schema.dtype.itemsize))
+    if not schema.codec:
+        dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        # Every element is written once, by the engine.
+        dcpl.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple(schema.shape) if schema.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    kind = h5py.h5t.py_create(schema.dtype, logical=True)
+    dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, dcpl))
+    parent, _, last = name.rpartition("/")
+    # Groups made here have no times of creation; those that HDF5 makes on the way would.
+    (file.require_group(parent) if parent else file)[last] = dataset
+    return dataset
+
+
+def _set_fill(dcpl: Any, schema: Schema) -> None:
+    """Zero is HDF5's own, and written down only where that is short."""
+    fill = None if schema.fill_value is None else element(schema.fill_value, schema.dtype)
+    if fill is None or (fill.nbytes > MOST_FILL_BYTES and not any(fill.tobytes())):
+        return
+    if schema.dtype.kind == "S":
+        # h5py takes the bytes of a fixed-length text for the address of one: it wants an object, as its own
+        # create_dataset makes it, and HDF5 converts that.
+        dcpl.set_fill_value(np.array(fill.item(), library().string_dtype("ascii")))
+    else:
+        dcpl.set_fill_value(fill)
+
+
+def _settings(pipeline: Pipeline) -> list[tuple[int, int]]:
+    """What was wanted of filters; HDF5 adds settings of its own to some."""
+    return [(one.code, one.value if one.code == DEFLATE else 0) for one in pipeline]
+
+
+def _check(dataset: Any, name: str, schema: Schema) -> None:
+    """ReblockError where the dataset is not the one that was wanted."""
+    dcpl, itemsize = dataset.id.get_create_plist(), schema.dtype.itemsize
+    fill = bytes(itemsize) if schema.fill_value is None else element(schema.fill_value, schema.dtype).tobytes()
+    pairs = {
+        "shape": (dataset.shape, schema.shape),
+        "dtype": (dataset.dtype.str, schema.dtype.str),
+        "chunks": (dataset.chunks, schema.chunks if _is_chunked(schema) else None),
+        "filters": (
+            _settings(read_pipeline(dcpl, itemsize, name)),
+            _settings(pipeline_of(schema.codec, itemsize)),
+        ),
+        "fill value": (element(read_fill(dataset, dcpl, schema.dtype), schema.dtype).tobytes(), fill),
+    }
+    if wrong := [key for key, (made, wanted) in pairs.items() if made != wanted]:
+        made, wanted = pairs[wrong[0]]
+        raise ReblockError(f"{name}: HDF5 made {wrong[0]} {made!r:.80}, not {wanted!r:.80}, so nothing was written")

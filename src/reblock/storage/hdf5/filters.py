@@ -1,0 +1,205 @@
+"""HDF5's own filters in our threads: deflate, shuffle and fletcher32, without HDF5's lock around them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import CorruptError, FormatError
+from reblock.model.codec import Codec, Stage
+from reblock.model.store import Bytes, Flat, Scratch, fresh
+from reblock.storage.codecs.checksums import SUM_BYTES, fletcher32
+from reblock.storage.codecs.in_place import append, by_turns
+from reblock.storage.codecs.shuffle import shuffle, unshuffle
+from reblock.storage.codecs.zlib_streams import Container, compress, decompress
+from reblock.storage.hdf5.file import library
+from reblock.storage.hdf5.plugins import INSTALL, PLUGINS, stage_name
+
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
+#: Filters by the names that codecs use; what is not decoded here HDF5 applies itself.
+NAMES = {
+    DEFLATE: "gzip",
+    SHUFFLE: "shuffle",
+    FLETCHER32: "fletcher32",
+    4: "szip",
+    5: "nbit",
+    6: "scaleoffset",
+    LZF: "lzf",
+    **{code: stage_name(code) for code in PLUGINS},
+}
+_OURS = (DEFLATE, SHUFFLE, FLETCHER32)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One filter of a dataset's pipeline."""
+
+    code: int
+    """HDF5's number of the filter."""
+    value: int = 0
+    """Its first setting: the level of deflate, the item size of shuffle."""
+
+
+#: The filters of a dataset, in the order of encoding.
+Pipeline = tuple[Filter, ...]
+
+
+def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
+    """The filters of an existing dataset; those that neither we nor HDF5 itself can apply are refused."""
+    h5py = library()
+    filters = []
+    for number in range(dcpl.get_nfilters()):
+        code, _, values, name = dcpl.get_filter(number)
+        if code not in NAMES or not h5py.h5z.filter_avail(code):
+            named = " ".join(name.decode("utf-8", "replace").split())[:60] or NAMES.get(code, "no name")
+            known = [name for code, name in NAMES.items() if code not in PLUGINS]
+            raise FormatError(
+                f"{where} is encoded by HDF5 filter {code} ({named}), which cannot be applied; known are "
+                f"{', '.join(known)}, and with {INSTALL} {', '.join(PLUGINS.values())}: rewrite it with h5repack"
+            )
+        default = itemsize if code == SHUFFLE else 6
+        filters.append(Filter(code, int(values[0]) if values else default))
+    return tuple(filters)
+
+
+def is_ours(pipeline: Pipeline) -> bool:
+    """Whether all filters of a pipeline run here."""
+    return all(one.code in _OURS for one in pipeline)
+
+
+def name_encoding(pipeline: Pipeline) -> str:
+    """Text that only pipelines share whose chunks have the same bytes; "" where HDF5 itself encodes, or nobody."""
+    if not pipeline or not is_ours(pipeline):
+        return ""
+    plain = (NAMES[one.code] if one.code == FLETCHER32 else f"{NAMES[one.code]}:{one.value}" for one in pipeline)
+    return f"hdf5 {'+'.join(plain)}"
+
+
+def library_note(done: str, pipeline: Pipeline, why: str = "") -> str:
+    """Words for the report where the fast path cannot be taken; `done` is read or written."""
+    names = ", ".join(NAMES[one.code] for one in pipeline if one.code not in _OURS)
+    why = why or (f"filter {names} is its own" if names else "the type or the storage is its own")
+    return f"elements are {done} through HDF5's own library, by one thread at a time: {why}"
+
+
+def codec_of(pipeline: Pipeline) -> Codec:
+    """A pipeline in the words that all formats share."""
+    return Codec(
+        tuple(
+            Stage.of("gzip", level=one.value) if one.code == DEFLATE else Stage.of(NAMES[one.code]) for one in pipeline
+        )
+    )
+
+
+def pipeline_of(codec: Codec, itemsize: int) -> Pipeline:
+    """The pipeline of a codec that `adapt` has accepted."""
+    codes = {name: code for code, name in NAMES.items()}
+    values = {"gzip": "level"}
+    return tuple(
+        Filter(codes[stage.name], stage.get(values.get(stage.name, ""), itemsize if stage.name == "shuffle" else 0))
+        for stage in codec.stages
+    )
+
+
+def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
+    """Put a pipeline into the property list of a new dataset."""
+    h5py = library()
+    for one in pipeline:
+        if one.code == DEFLATE:
+            dcpl.set_deflate(one.value)
+        elif one.code == SHUFFLE:
+            dcpl.set_shuffle()
+        elif one.code == FLETCHER32:
+            dcpl.set_fletcher32()
+        else:
+            dcpl.set_filter(one.code, h5py.h5z.FLAG_OPTIONAL)
+
+
+# -------------------------------------------------------------------- bytes
+def encode(data: Flat, pipeline: Pipeline, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+    """A chunk's bytes as HDF5 would store them; with `room`, which begins with it, they may take its place."""
+    now = data
+    for place, one in enumerate(pipeline):
+        memory = by_turns(scratch, place)
+        if one.code == DEFLATE:
+            now = compress(now, one.value, Container.ZLIB, room, memory)
+        elif one.code == SHUFFLE:
+            now = shuffle(now, one.value, memory("planes", now.size)[: now.size])
+        else:
+            now = append(now, np.frombuffer(_sum(now), np.uint8), room)
+    return now
+
+
+def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scratch = fresh) -> None:
+    """Undo the filters that a chunk did not skip; bit n of the mask says that the n-th was."""
+    applied = [one for number, one in enumerate(pipeline) if not mask >> number & 1]
+    sizes = _sizes(applied, out.size)
+    now: Flat = np.frombuffer(data, np.uint8)
+    for place in reversed(range(len(applied))):
+        one, size = applied[place], sizes[place]
+        if one.code == DEFLATE:
+            now = _inflate(now, size, None if place else out, out.size, by_turns(scratch, place))
+        elif one.code == SHUFFLE:
+            # The last filter to undo writes where the elements belong; others to a buffer of their own.
+            now = unshuffle(now, one.value, out if not place and now.size == out.size else np.empty_like(now))
+        else:
+            now = _verify(now)
+    if now.size != out.size:
+        raise CorruptError(f"a chunk decodes to {now.size} bytes, not {out.size}")
+    if now is not out:
+        out[:] = now
+
+
+def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
+    """Bytes before each filter; None where only the stream itself can tell."""
+    sizes: list[int | None] = []
+    known: int | None = size
+    for one in applied:
+        sizes.append(known)
+        if one.code == DEFLATE:
+            known = None
+        elif one.code == FLETCHER32 and known is not None:
+            known += SUM_BYTES
+    return sizes
+
+
+def _inflate(data: Flat, size: int | None, out: Flat | None, elements: int, scratch: Scratch) -> Flat:
+    """What a stream holds: `size` bytes, if that is known, in `out`, if that is given."""
+    if size is not None:
+        room = scratch("planes", size)[:size] if out is None else out
+        if decompress(data, room, Container.ZLIB):
+            return room
+    # Between two filters a chunk may be a little longer than its elements, never much: bombs end here.
+    limit = elements + elements // 500 + 4096
+    machine = zlib.decompressobj()
+    try:
+        made = machine.decompress(data.data, limit)
+    except zlib.error as error:
+        raise CorruptError(f"a chunk does not inflate: {error}") from None
+    if not machine.eof:
+        wrong = "is cut short" if len(made) < limit else f"inflates to more than {limit} bytes"
+        raise CorruptError(f"a chunk's deflate stream {wrong}")
+    return np.frombuffer(made, np.uint8)
+
+
+def _verify(data: Flat) -> Flat:
+    if data.size < SUM_BYTES:
+        raise CorruptError(f"a chunk of {data.size} bytes is too short for its checksum")
+    body, found = data[:-SUM_BYTES], data[-SUM_BYTES:].tobytes()
+    true = _sum(body)
+    # HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines, and readers accept both.
+    if found not in (true, _swapped(true)):
+        raise CorruptError(f"a chunk's fletcher32 checksum is {true.hex()}, stored is {found.hex()}")
+    return body
+
+
+def _sum(data: Flat) -> bytes:
+    return fletcher32(data).to_bytes(SUM_BYTES, "little")
+
+
+def _swapped(four: bytes) -> bytes:
+    return bytes((four[1], four[0], four[3], four[2]))

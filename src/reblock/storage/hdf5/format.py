@@ -1,0 +1,149 @@
+"""HDF5: datasets read and written around the library's global lock wherever their bytes allow it.
+
+::
+
+    contiguous          one object, one run of bytes             pread, pwrite
+    chunked, no filter  objects = chunks, places from the index  pread, pwrite (allocated when created)
+    deflate, shuffle,   the same, decoded here                   pread; encoded here, placed by HDF5
+    fletcher32
+    lzf, szip, ...,     through h5py                             lzf through h5py, others not written
+    compact, odd types
+
+A chunk is always stored whole, so the last one of an axis sticks out of the array.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from reblock.errors import CorruptError, StorageError, TargetExistsError
+from reblock.model.layout import Layout
+from reblock.model.schema import Schema
+from reblock.storage.hdf5.adapt import adapt_schema
+from reblock.storage.hdf5.create import create_dataset
+from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve, signature_offset
+from reblock.storage.hdf5.filters import pipeline_of
+from reblock.storage.hdf5.fingerprint import check_seal, seal
+from reblock.storage.hdf5.foreign import find
+from reblock.storage.hdf5.metadata import describe_own
+from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, recover, telling
+from reblock.storage.hdf5.sandbox.reader import Reader
+from reblock.storage.hdf5.store import Hdf5Store, layout_of
+from reblock.storage.roots import FileRoots
+
+#: Name of a dataset that was not given one.
+_NAME = "data"
+
+
+class Hdf5Format:
+    """Datasets in HDF5 files."""
+
+    name = "hdf5"
+    suffixes = (".h5", ".hdf5", ".he5")
+
+    def probe(self, path: str) -> bool:
+        """Whether there is an HDF5 signature, also behind a user block."""
+        try:
+            return signature_offset(path) is not None
+        except (OSError, ValueError):
+            return False
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Hdf5Store:
+        """Open a dataset, or the only one of the file."""
+        roots = FileRoots.of(path, allow)
+        return Hdf5Store(*find(path, inner, roots), roots=roots)
+
+    def strangers(self, path: str) -> Iterator[str]:
+        """Attributes and members of groups, and a user block, where there is anything but one dataset."""
+        with closing(Reader(path)) as reader:
+            yield from reader.strangers()
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        """The nearest schema that a dataset can have."""
+        return adapt_schema(schema, asked)
+
+    def layout(self, schema: Schema) -> Layout:
+        """Chunks as objects, the last ones padded."""
+        return layout_of(schema)
+
+    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+        """One file."""
+        parts_of(inner)
+
+    def create(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+        """Make a new file with one dataset; without filters all its bytes are allocated at once, unwritten."""
+        name = "/".join(parts_of(inner)) or _NAME
+        if os.path.lexists(path):
+            raise TargetExistsError(f"{path} exists already")
+        with failures("create", path, StorageError):
+            shadow = Shadow(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
+            file: Any = None
+            try:
+                with telling(lambda: shadow):
+                    file = open_file(path, "x") if shadow is None else open_shadow(shadow)
+                    stored = create_dataset(file, name, schema)
+                if shadow is None:
+                    # The engine writes into the file: HDF5 must be done with it.
+                    file.close()
+                    file = None
+            except BaseException:
+                with suppress(Exception):
+                    file.close()
+                if shadow is not None:
+                    shadow.close()
+                with suppress(OSError):
+                    os.unlink(path)
+                raise
+        store = Hdf5Store(path, name, schema, stored, shadow, file)
+        if shadow is None:
+            seal(path, _places(store))
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+        """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
+        name = "/".join(parts_of(inner)) or _NAME
+        if not pipeline_of(schema.codec, schema.dtype.itemsize):
+            recover(path)
+            forget(path)
+            found = self.open(path, name)
+            _check_same(found, schema)
+            check_seal(path, _places(found))
+            return Hdf5Store(path, name, schema, found.stored)
+        with failures("open", path):
+            shadow = Shadow(path, new=False)
+            file: Any = None
+            try:
+                with telling(lambda: shadow):
+                    file = open_shadow(shadow)
+                    dataset = resolve(file, path, parts_of(name))
+                    found = Hdf5Store(path, name, *describe_own(dataset, path, name, shadow.size), shadow, file)
+                _check_same(found, schema)
+            except BaseException:
+                with suppress(Exception):
+                    file.close()
+                shadow.close()
+                raise
+        return Hdf5Store(path, name, schema, found.stored, shadow, file)
+
+
+def _places(store: Hdf5Store) -> Iterator[tuple[int, int]]:
+    """Where the elements of a dataset without filters lie."""
+    for index in store.layout.objects.indices():
+        extent = store.extents(index, [index], lambda _: b"")[0]
+        if extent is not None:
+            yield extent.offset, extent.length or 0
+
+
+def _check_same(found: Hdf5Store, schema: Schema) -> None:
+    # HDF5 adds settings of its own to some filters.
+    wanted, there = (
+        [one.code for one in some] for some in (pipeline_of(schema.codec, schema.dtype.itemsize), found.stored.pipeline)
+    )
+    if found.layout != layout_of(schema) or wanted != there:
+        raise CorruptError(f"{found.location} is not the dataset that was being written")
+
+
+FORMAT = Hdf5Format()

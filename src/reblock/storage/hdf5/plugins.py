@@ -1,0 +1,89 @@
+"""Filters of HDF5 that are plugins: taken from the package hdf5plugin, one by one, and only by the process that reads.
+
+A plugin is code. HDF5 would load every library of a folder, or of HDF5_PLUGIN_PATH, to see which filter it is. Here a
+filter that is on the list names one file of one folder, and that file is loaded, after the fork that reads a dataset
+that needs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import Any
+
+from reblock.errors import FormatError
+from reblock.storage.hdf5.file import library
+
+#: Filters that may be loaded, with the names that hdf5plugin and its files have for them.
+PLUGINS = {
+    307: "bzip2",
+    32001: "blosc",
+    32004: "lz4",
+    32008: "bshuf",
+    32013: "zfp",
+    32015: "zstd",
+    32017: "sz",
+    32018: "fcidecomp",
+    32024: "sz3",
+    32026: "blosc2",
+    32028: "sperr",
+    32033: "htj2k",
+}
+#: How to get them.
+INSTALL = "pip install 'reblock[filters]'"
+_SUFFIXES = (".so", ".dylib")
+
+
+def stage_name(code: int) -> str:
+    """What a plugin is called in a codec: other formats have codecs of the same names with other settings."""
+    return f"hdf5-{PLUGINS[code]}"
+
+
+def load_plugin(code: int, where: str) -> None:
+    """Load a filter of the list into this process; FormatError where it is not installed."""
+    h5py = library()
+    if h5py.h5z.filter_avail(code):
+        return
+    name = PLUGINS[code]
+    start = f"{where} is encoded by HDF5 filter {code} ({name})"
+    folder = _folder()
+    if folder is None:
+        raise FormatError(f"{start}, a plugin: to read it, {INSTALL}")
+    files = (os.path.join(folder, f"libh5{name}{suffix}") for suffix in _SUFFIXES)
+    file = next((file for file in files if os.path.isfile(file)), None)
+    if file is None:
+        raise FormatError(f"{start}, which the hdf5plugin in {folder} does not have: {INSTALL} --upgrade")
+    try:
+        _register(h5py, file)
+    except (OSError, AttributeError, RuntimeError, ValueError) as error:
+        raise FormatError(f"{start}, and {file} cannot be loaded: {error}") from None
+
+
+def load_plugins(dataset: Any, where: str) -> int:
+    """Load what an open dataset needs; how many those are."""
+    dcpl = dataset.id.get_create_plist()
+    codes = [dcpl.get_filter(number)[0] for number in range(dcpl.get_nfilters())]
+    needed = [code for code in codes if code in PLUGINS]
+    for code in needed:
+        load_plugin(code, where)
+    return len(needed)
+
+
+def _folder() -> str | None:
+    """The folder of hdf5plugin's libraries, which need not be imported; never found by a relative path."""
+    spec = PathFinder.find_spec("hdf5plugin", [path for path in sys.path if os.path.isabs(path)])
+    places = () if spec is None else spec.submodule_search_locations or ()
+    return next((os.path.join(place, "plugins") for place in places), None)
+
+
+def _register(h5py: Any, file: str) -> None:
+    plugin = ctypes.CDLL(file)
+    if hasattr(plugin, "init_filter"):
+        # It finds HDF5 through the extension module that is linked to it.
+        plugin.init_filter.argtypes, plugin.init_filter.restype = [ctypes.c_char_p], ctypes.c_int
+        if plugin.init_filter(os.fsencode(h5py.h5z.__file__)) < 0:
+            raise RuntimeError("it does not find HDF5")
+    plugin.H5PLget_plugin_info.restype = ctypes.c_void_p
+    h5py.h5z.register_filter(plugin.H5PLget_plugin_info())

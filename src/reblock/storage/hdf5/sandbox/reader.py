@@ -1,0 +1,292 @@
+"""HDF5 files of others, read by a process of its own: on damaged metadata HDF5 crashes and loops, and we do not.
+
+::
+
+    this process                    server (started once)         a fork for each open file
+    Reader(path) ─ a socket ──────▶ fork ───────────────────────▶ h5py.File(path)
+      .describe() ◀── JSON ─────────────────────────────────────── shape, type, attributes, ...
+      .sweep()    ◀── JSON and raw bytes ───────────────────────── where the chunks lie
+      .read()     ◀── JSON and raw bytes ───────────────────────── elements that only HDF5 can decode
+
+Bytes that we can decode are read from the file directly, by the engine. Starting the server takes a tenth of a
+second, a fork some milliseconds. See `hdf5_server` for the limits of a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, ReblockError, StorageError
+from reblock.geometry import Box
+from reblock.model.store import Flat, Index
+from reblock.storage.hdf5.index import MANY_CHUNKS, Place, rows_of
+from reblock.storage.hdf5.sandbox import wire
+from reblock.storage.media.files import disk_errors
+
+_PROGRAM = (
+    "import json, signal, sys; "
+    # SLURM tells every process of a job to end. This one ends with its parent, which still needs it to stop well.
+    "[signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]; "
+    "sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5.sandbox.server import main; main()"
+)
+#: HDF5 reads these variables; all but that of locks could lead it to other files or to plugins.
+_VARIABLES = ("HDF5_USE_FILE_LOCKING",)
+
+
+#: Descriptors from here on are not standard input, output or errors.
+_BEYOND_STANDARD = 3
+#: How long a process is waited for that has been let go.
+_PATIENCE_SECONDS = 1.0
+
+
+class Reader:
+    """One file, open in a process of its own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._owner = os.getpid()
+        with disk_errors("open", path):
+            self._size = os.stat(path).st_size
+        self._channel = _switchboard.connect()
+        self._stream = self._channel.makefile("rwb")
+        if wire.receive(self._stream) is None:
+            self.close()
+            raise _not_started()
+
+    def describe(self, inner: str) -> dict[str, Any]:
+        """What a dataset says of itself, or where a link leads."""
+        with self._exchange("its metadata"):
+            facts: dict[str, Any] = self._ask("describe", inner=inner, path=os.path.abspath(self._path))
+            return facts
+
+    def strangers(self) -> list[str]:
+        """What is in the file beside its one dataset, in words."""
+        with self._exchange("its metadata"):
+            return [str(one) for one in self._ask("strangers", path=os.path.abspath(self._path))]
+
+    def reopen(self, inner: str) -> None:
+        """Open a dataset that was described before."""
+        with self._exchange("its metadata"):
+            self._ask("reopen", inner=inner, path=os.path.abspath(self._path))
+
+    def sweep(self, ndim: int, where: str) -> npt.NDArray[np.uint64] | None:
+        """Places of all chunks as rows of first element per axis, offset, size and mask; None = ask one by one."""
+        rows = bytearray()
+        with self._exchange("its chunk index"):
+            answer = self._ask("sweep", shown=where)
+            while answer == "rows":
+                rows += self._raw
+                if len(rows) > MANY_CHUNKS * 8 * (ndim + 3):
+                    raise CorruptError(f"{where}: the chunk index has no end")
+                answer = self._answer()
+            return None if answer == "ask" else rows_of(rows, ndim)
+
+    def find(self, index: Index, shift: int, where: str) -> Place | None:
+        """Where one chunk lies."""
+        with self._exchange("its chunk index"):
+            found = self._ask("ask", index=index, shift=shift, shown=where)
+            return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
+
+    def read(
+        self,
+        box: Box,
+        out: npt.NDArray[Any],
+        where: str,
+        *,
+        chunk_bytes: int,
+        chunk: Index | None = None,
+        steps: Sequence[int] = (),
+    ) -> bool:
+        """Read a box through HDF5 into a contiguous array; False where a chunk is named that is not stored.
+
+        With `steps`, only every n-th element along each axis.
+        """
+        most = out.nbytes + chunk_bytes
+        slices = list(zip(box.start, box.stop, steps or [1] * box.ndim, strict=True))
+        with self._exchange("its elements"):
+            words: dict[str, Any] = {"box": slices, "dtype": out.dtype.str, "chunk": chunk, "shown": where}
+            return bool(self._ask("read", out.reshape(-1).view(np.uint8), cost=most, room=4 * most, **words))
+
+    def stored(self, chunk: Index, run: range, where: str, *, chunk_bytes: int) -> tuple[int, bytes]:
+        """How many bytes are stored of a chunk, and some of them."""
+        words: dict[str, Any] = {
+            "chunk": chunk,
+            "run": [run.start, run.stop],
+            "cost": 2 * chunk_bytes,
+            "room": 4 * chunk_bytes,
+        }
+        with self._exchange("its chunks"):
+            size = int(self._ask("stored", shown=where, **words))
+            return size, bytes(self._raw)
+
+    def close(self) -> None:
+        """Let the process go, and see it gone: it has the file locked against writers."""
+        if self._owner == os.getpid():  # a fork of this process must not hang up for it
+            with suppress(OSError, ValueError):
+                self._channel.settimeout(_PATIENCE_SECONDS)
+                self._channel.shutdown(socket.SHUT_WR)
+                while self._channel.recv(1 << 16):
+                    pass
+        with suppress(OSError):
+            self._stream.close()
+        self._channel.close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the process is there, and was started by this one and not by a fork's parent."""
+        return not self._stream.closed and self._owner == os.getpid()
+
+    def __del__(self) -> None:
+        # Stores are dropped without a word; a constructor may have failed half way.
+        if hasattr(self, "_stream"):
+            self.close()
+
+    def _ask(self, do: str, out: Flat | None = None, **more: Any) -> Any:
+        wire.send(self._stream, {"do": do, "shown": self._path, "cost": self._size, "room": 0, **more})
+        return self._answer(out)
+
+    def _answer(self, out: Flat | None = None) -> Any:
+        """What comes back; raw bytes are kept, or go to where they belong."""
+        message = wire.receive(self._stream)
+        if message is None:
+            raise EOFError
+        if "error" in message:
+            raise wire.unpack_error(message["error"])
+        if out is None:
+            self._raw = self._stream.read(message["bytes"])
+            done = len(self._raw)
+        elif message["bytes"] == out.size:
+            done = self._stream.readinto(out.data)
+        else:
+            raise ValueError(f"{message['bytes']} bytes instead of {out.size}")
+        if done != message["bytes"]:
+            raise EOFError
+        return message["answer"]
+
+    @contextmanager
+    def _exchange(self, what: str) -> Iterator[None]:
+        """Whatever the process does instead of answering is the file's fault; after that it is not asked again."""
+        try:
+            yield
+        except ReblockError:
+            raise
+        except (OSError, EOFError):
+            self.close()
+            raise CorruptError(
+                f"{self._path}: HDF5 crashes on {what}, or does not come to an end: the file is damaged"
+            ) from None
+        except (ValueError, TypeError, LookupError) as error:
+            self.close()
+            raise CorruptError(f"{self._path}: HDF5 makes no sense of {what}: {error!r:.80}") from None
+        except BaseException:
+            # Half an answer may be left.
+            self.close()
+            raise
+
+
+# ---------------------------------------------------------------- the server
+def _not_started() -> StorageError:
+    return StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two sockets, none of them in the place of a standard descriptor that is closed: a new process has its own."""
+    one, two = socket.socketpair()
+    with one, two:
+        ours, theirs = (fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _BEYOND_STANDARD) for end in (one, two))
+    return socket.socket(fileno=ours), socket.socket(fileno=theirs)
+
+
+class _Server:
+    """The process that forks; one for all threads of this process."""
+
+    def __init__(self) -> None:
+        self.control, theirs = _socket_pair()
+        words = [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)]
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("HDF5_") or k in _VARIABLES}
+        try:
+            with theirs, disk_errors("start", sys.executable):
+                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+                    words,
+                    # Threads of numerical libraries are of no use there, and take time to start.
+                    env={**variables, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    # Ctrl-C is for us: what is being read is still needed to stop in good order.
+                    process_group=0,
+                )
+        except BaseException:
+            self.control.close()
+            raise
+
+    def connect(self) -> socket.socket:
+        """A socket to a new fork."""
+        ours, theirs = _socket_pair()
+        try:
+            with theirs:
+                socket.send_fds(self.control, [b"+"], [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def stop(self) -> None:
+        """Hang up, and see the process end."""
+        with suppress(OSError):
+            # Closing is not enough where a fork of this process has the socket too.
+            self.control.shutdown(socket.SHUT_RDWR)
+        self.control.close()
+        self._process.wait()
+
+
+class _Switchboard:
+    """The server of this process, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+
+    def connect(self) -> socket.socket:
+        """A socket to a process for one file; a server that is gone is replaced."""
+        with self._lock:
+            if self._server is not None:
+                try:
+                    return self._server.connect()
+                except OSError:
+                    self._server.stop()
+            self._server = _Server()
+            try:
+                return self._server.connect()
+            except OSError:
+                raise _not_started() from None
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def leave(self) -> None:
+        """In a fork of this process: the server is the parent's, and another thread may have held the lock."""
+        self._parents = self._server
+        self._server, self._lock = None, threading.Lock()
+
+
+_switchboard = _Switchboard()
+atexit.register(_switchboard.stop)
+os.register_at_fork(after_in_child=_switchboard.leave)

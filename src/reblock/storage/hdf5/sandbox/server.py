@@ -1,0 +1,217 @@
+"""The process that reads HDF5 files: started once, it forks for each file, and each fork is bounded in time and memory.
+
+What HDF5 does to a fork that reads a hostile file (crash, endless loop, gigabytes) it does to that fork alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import CorruptError, FormatError, ReblockError
+from reblock.storage.hdf5.file import (
+    Elsewhere,
+    failures,
+    find_dataset,
+    library,
+    list_strangers,
+    open_file,
+    parts_of,
+    resolve,
+)
+from reblock.storage.hdf5.index import ask_index, is_stored, sweep_index
+from reblock.storage.hdf5.metadata import facts_of
+from reblock.storage.hdf5.plugins import load_plugins
+from reblock.storage.hdf5.sandbox import wire
+
+#: Processor time that metadata may take: so much, and more for long files.
+BASE_SECONDS = 0.3
+_BYTES_PER_SECOND = 8 << 20
+_MOST_SECONDS = 60.0
+#: Some plugins decode so many times more slowly than HDF5's own filters.
+_SLOWER = 8
+#: Memory that metadata may take, above what the process has at its start.
+_MORE_BYTES = 96 << 20
+#: How exactly it is found out what that is.
+_STEP_BYTES = 1 << 20
+
+
+def main() -> None:
+    """Fork a session for each socket that comes in through the socket whose descriptor is the first argument."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    library()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()
+    with suppress(ConnectionError):
+        while True:
+            greeting, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not greeting:
+                return
+            if os.fork() == 0:
+                control.close()
+                try:
+                    serve(socket.socket(fileno=descriptors[0]))
+                finally:
+                    os._exit(0)
+            os.close(descriptors[0])
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer the requests for one file until the other side hangs up."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with channel, channel.makefile("rwb") as stream:
+        wire.send(stream, {"ready": True})
+        session = _Session(stream)
+        while (request := wire.receive(stream)) is not None:
+            try:
+                session.answer(request)
+            except ReblockError as error:
+                wire.send(stream, {"error": wire.pack_error(error)})
+            except MemoryError:
+                greedy = CorruptError(f"{session.path}: HDF5 wants more memory than the file is worth: it is damaged")
+                wire.send(stream, {"error": wire.pack_error(greedy)})
+        session.close()
+
+
+class _Session:
+    """One open file."""
+
+    def __init__(self, stream: wire.Stream) -> None:
+        self.path = ""
+        self._stream = stream
+        self._room = -1
+        self._file: Any = None
+        self._dataset: Any = None
+        self._plugins = 0
+
+    def answer(self, request: dict[str, Any]) -> None:
+        """Do what is asked, within its limits."""
+        todo: dict[str, Callable[[dict[str, Any]], None]] = {
+            "describe": self._describe,
+            "strangers": self._strangers,
+            "reopen": self._reopen,
+            "sweep": self._sweep,
+            "ask": self._ask,
+            "read": self._read,
+            "stored": self._stored,
+        }
+        pace = _BYTES_PER_SECOND / (_SLOWER if self._plugins else 1)
+        seconds = min(BASE_SECONDS + request["cost"] / pace, _MOST_SECONDS * (_SLOWER if self._plugins else 1))
+        if request["room"] > self._room:
+            self._room = request["room"]
+            _limit_memory(_MORE_BYTES + self._room)
+        # Processor time, since a busy machine is no reason to refuse a file. The signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        todo[request["do"]](request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def close(self) -> None:
+        """Close the file, and with it its lock, before anybody is told that it is closed."""
+        signal.setitimer(signal.ITIMER_PROF, BASE_SECONDS)
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self, request: dict[str, Any]) -> Any:
+        self.path = request["path"]
+        self._file = open_file(self.path, "r")
+        return self._file
+
+    def _describe(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("open", shown):
+            try:
+                name, self._dataset = find_dataset(self._open(request), shown, request["inner"])
+            except Elsewhere as link:
+                wire.send(self._stream, {"answer": {"link": [link.file, link.path, link.at]}})
+                return
+            self._plugins = load_plugins(self._dataset, f"{shown}::{name}")
+            facts = facts_of(self._dataset, f"{shown}::{name}")
+        wire.send(self._stream, {"answer": {"name": name, **facts}})
+
+    def _strangers(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("open", shown):
+            try:
+                found = list(list_strangers(self._open(request), shown))
+            except Elsewhere as link:
+                raise FormatError(f"{shown} is no array of its own: {link}") from None
+        wire.send(self._stream, {"answer": found})
+
+    def _reopen(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("open", shown):
+            try:
+                self._dataset = resolve(self._open(request), shown, parts_of(request["inner"]))
+            except Elsewhere as link:
+                raise FormatError(f"{shown} has changed: {link.at} is now a link to another file") from None
+            self._plugins = load_plugins(self._dataset, f"{shown}::{request['inner']}")
+        wire.send(self._stream, {"answer": True})
+
+    def _sweep(self, request: dict[str, Any]) -> None:
+        with failures("read the chunk index of", request["shown"], CorruptError):
+            swept = sweep_index(self._dataset, lambda rows: wire.send(self._stream, {"answer": "rows"}, rows))
+        wire.send(self._stream, {"answer": "done" if swept else "ask"})
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        with failures("read the chunk index of", request["shown"], CorruptError):
+            found = ask_index(self._dataset, tuple(request["index"]), request["shift"])
+        wire.send(self._stream, {"answer": found})
+
+    def _read(self, request: dict[str, Any]) -> None:
+        with failures("read", request["shown"], CorruptError):
+            box = tuple(slice(*numbers) for numbers in request["box"])
+            # HDF5 may leave out what is not stored: that is zero, not what was in memory before.
+            out = np.zeros([len(range(s.start, s.stop, s.step)) for s in box], np.dtype(request["dtype"]))
+            self._dataset.read_direct(out, source_sel=box)
+            stored = request["chunk"] is None or is_stored(self._dataset, tuple(request["chunk"]))
+        wire.send(self._stream, {"answer": stored}, out.reshape(-1).view(np.uint8).data)
+
+    def _stored(self, request: dict[str, Any]) -> None:
+        with failures("read", request["shown"], CorruptError):
+            first = tuple(i * c for i, c in zip(request["chunk"], self._dataset.chunks, strict=True))
+            data = self._dataset.id.read_direct_chunk(first)[1]
+        start, stop = request["run"]
+        wire.send(self._stream, {"answer": len(data)}, data[start:stop])
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process have so many bytes of data more than it has now."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = _data_bytes(hard) + more
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _data_bytes(hard: int) -> int:
+    """Bytes of data that this process has, or a little more.
+
+    Found out by trying which limits leave no room: /proc, which would say so, may be hidden.
+    """
+    low, high = 0, _STEP_BYTES
+    while not _leaves_room(high, hard):
+        low, high = high, 2 * high
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _leaves_room(middle, hard) else (middle, high)
+    return high
+
+
+def _leaves_room(limit: int, hard: int) -> bool:
+    """Whether a page more can be had under a limit."""
+    if limit > hard != resource.RLIM_INFINITY:
+        return True
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Media: where bytes live, and the calls that reach them."""

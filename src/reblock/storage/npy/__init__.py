@@ -1,0 +1,1 @@
+"""NPY: one contiguous array in one file."""

@@ -1,0 +1,196 @@
+"""The npy format: one contiguous array in one file, in C or Fortran order.
+
+::
+
+    ├─ header (128 bytes or so) ─┼─ elements ─────────────────────────┤
+    0                          offset                          offset + nbytes
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from reblock.errors import CorruptError, DiskError, UsageError
+from reblock.geometry import Grid
+from reblock.geometry.grid import chunk_text
+from reblock.model.codec import Codec
+from reblock.model.layout import Layout
+from reblock.model.roots import Roots
+from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
+from reblock.storage.by_extent import RawByExtent
+from reblock.storage.checks import dtype_problem
+from reblock.storage.media.files import read_head, sync, write_file
+from reblock.storage.npy_header import MAGIC, read_header, write_header
+from reblock.storage.roots import FileRoots
+
+
+@dataclass(frozen=True)
+class NpyStore(RawByExtent):
+    """One .npy file."""
+
+    path: str
+    """The file."""
+    schema: Schema
+    """What it holds."""
+    offset: int
+    """Bytes before the first element."""
+    roots: Roots | None = None
+    """The file itself, links resolved, where it was there before."""
+
+    @property
+    def format(self) -> str:
+        return "npy"
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @cached_property
+    def layout(self) -> Layout:
+        return _layout(self.schema)
+
+    @property
+    def fills(self) -> bool:
+        return False
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (self.path,)
+
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - the file is all there is
+        return [self.place(index) for _ in units]
+
+    def place(self, index: Index) -> Extent:  # noqa: ARG002 - there is only one object
+        return Extent(self.path, self.offset, self.layout.nbytes)
+
+    def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - there is only one object
+        # `create` has written it; whoever writes the file anew, to rename it later, needs it again.
+        return _header(self.schema, self.offset)
+
+    def checkpoint(self) -> None:
+        sync(self.path)
+
+    def commit(self, record: Record = NO_RECORD) -> None:  # noqa: ARG002 - a .npy file has no place for it
+        self._check_size()
+        sync(self.path)
+        sync(os.path.dirname(self.path) or ".")
+
+    def _check_size(self) -> None:
+        try:
+            found = os.stat(self.path).st_size
+        except OSError as error:
+            raise DiskError.wrap(error, doing="look at", path=self.path) from error
+        expected = self.offset + self.layout.nbytes
+        if found < expected:
+            raise CorruptError(f"{self.path}: {found:,} bytes, its header promises {expected:,}")
+
+
+class NpyFormat:
+    """Opens and creates .npy files."""
+
+    name = "npy"
+    suffixes = (".npy",)
+
+    def probe(self, path: str) -> bool:
+        return os.path.isfile(path) and read_head(path, len(MAGIC))[0] == MAGIC
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+        _refuse_inner(path, inner)
+        found = read_header(path)
+        schema = Schema(found.shape, found.dtype, _one_chunk(found.shape), order=found.order)
+        store = NpyStore(path, schema, found.offset, FileRoots.of(path, allow))
+        store._check_size()  # noqa: SLF001 - of our own class
+        return store
+
+    def strangers(self, path: str) -> Iterator[str]:
+        place = self.open(path, "").place(())
+        more = read_head(path, 0)[1] - place.offset - (place.length or 0)
+        if more:
+            yield f"{more:,} bytes after the array"
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        if problem := dtype_problem(schema.dtype):
+            raise UsageError(f"npy: {problem}")
+        for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
+            if value and name in asked:
+                raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} cannot be had; try zarr")
+        order, notes = self._order(schema, asked)
+        whole = _one_chunk(schema.shape)
+        if "chunks" in asked and Grid.of(schema.shape, schema.chunks).count > 1:
+            notes.append(f"chunks {chunk_text(schema.chunks)} are ignored: npy is one array without chunks")
+        if schema.codec:
+            notes.append(f"codec {schema.codec} is not kept: npy is not encoded")
+        if schema.fill_value is not None:
+            notes.append(f"fill value {schema.fill_value!s} is not kept: npy has none")
+        if schema.attributes:
+            notes.append(f"attributes {', '.join(schema.attributes)} are not kept: npy has none")
+        if schema.axes is not None:
+            notes.append(f"names of axes {', '.join(schema.axes)} are not kept: npy has none")
+        return replace(
+            schema,
+            chunks=whole,
+            shards=None,
+            order=order,
+            codec=Codec(),
+            fill_value=None,
+            attributes={},
+            axes=None,
+            notes=(*schema.notes, *notes),
+        )
+
+    def layout(self, schema: Schema) -> Layout:
+        return _layout(schema)
+
+    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+        """One file."""
+        _refuse_inner(path, inner)
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        header = _header(schema)
+        store = NpyStore(path, schema, len(header))
+        write_file(path, header, length=len(header) + store.layout.nbytes)
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        _refuse_inner(path, inner)
+        header = _header(schema)
+        if read_head(path, len(header))[0] != header:
+            raise CorruptError(f"{path}: not the header of the array that was being written")
+        store = NpyStore(path, schema, len(header))
+        store._check_size()  # noqa: SLF001 - of our own class
+        return store
+
+    def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
+        straight = tuple(range(schema.ndim))
+        if schema.order in (straight, straight[::-1]):
+            return schema.order, []
+        if "order" in asked:
+            raise UsageError(f"npy holds C or Fortran order only, not axes {list(schema.order)}; try rawblocks")
+        return straight, [f"axes lie in C order, not {list(schema.order)}: npy holds C or Fortran order only"]
+
+
+def _layout(schema: Schema) -> Layout:
+    return Layout.raw(schema.dtype, Grid.whole(schema.shape), schema.order)
+
+
+def _header(schema: Schema, length: int = 0) -> bytes:
+    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
+    return write_header(schema.shape, schema.dtype, fortran=fortran, length=length)
+
+
+def _one_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(max(n, 1) for n in shape)
+
+
+def _refuse_inner(path: str, inner: str) -> None:
+    if inner:
+        raise UsageError(f"{path}: npy holds one array; leave out ::{inner}")
+
+
+#: Found by the registry.
+FORMAT: Format = NpyFormat()

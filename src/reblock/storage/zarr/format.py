@@ -1,0 +1,396 @@
+"""The zarr formats: chunks and shards of v2 and v3 arrays as files below a folder, metadata in JSON beside them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
+
+import numpy as np
+
+from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
+from reblock.model.layout import Layout
+from reblock.model.roots import Roots
+from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
+from reblock.storage.by_extent import ByExtent
+from reblock.storage.checks import load_json, show
+from reblock.storage.codecs import blocks as zarr_blocks
+from reblock.storage.codecs.blocks import Blocks
+from reblock.storage.codecs.chain import Chain
+from reblock.storage.codecs.decoders import decoder
+from reblock.storage.media.durable import make_durable
+from reblock.storage.media.files import disk_errors, read_head, sync, write_file
+from reblock.storage.records import FILE
+from reblock.storage.roots import FileRoots
+from reblock.storage.zarr import shards as zarr_shards
+from reblock.storage.zarr.contents import strangers
+from reblock.storage.zarr.files import describe, metadata_files
+from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
+from reblock.storage.zarr.schema import adapt
+
+#: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
+_MANY_FOLDERS = 10_000
+_LONG_BYTES = 1024
+#: Chunks that are looked at before an array is read in parts of chunks.
+_HEADS = 8
+
+
+@dataclass(frozen=True)
+class ZarrStore(ByExtent):
+    """One zarr array."""
+
+    path: str
+    """Folder that the user named."""
+    inner: str
+    """Path of the array inside it."""
+    meta: Meta
+    """What the metadata says."""
+    roots: Roots | None = None
+    """The folder, links resolved, and what is allowed beside it; None for a new one."""
+    made_of: Schema | None = field(default=None, repr=False)
+    """What a new array is to be, which `commit` writes down."""
+    blocks: Blocks | None = None
+    """The parts that chunks are read in; None = whole."""
+    stored_bytes: tuple[int, ...] = ()
+    """Bytes of the stored chunks, where they were looked at."""
+
+    @property
+    def format(self) -> str:
+        return "zarr" if self.meta.version == 3 else "zarr2"
+
+    @property
+    def location(self) -> str:
+        return f"{self.path}::{self.inner}" if self.inner else self.path
+
+    @property
+    def schema(self) -> Schema:
+        return self.meta.schema
+
+    @cached_property
+    def layout(self) -> Layout:
+        whole = self.meta.layout.measured(self.stored_bytes)
+        return whole if self.blocks is None else self.blocks.layout(whole)
+
+    @property
+    def fills(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:
+        """The codec of a chunk: the same in both versions, and inside a shard."""
+        return f"zarr {self.schema.codec}" if self.meta.chain and isinstance(self.meta.chain, Chain) else ""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        found = decoder(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
+        return found if self.blocks is None else self.blocks.decoder(found)
+
+    @cached_property
+    def folder(self) -> str:
+        """Where the array's keys start."""
+        return os.path.join(self.path, self.inner) if self.inner else self.path
+
+    @cached_property
+    def _shards(self) -> zarr_shards.RawShards | None:
+        """Shards that are written chunk by chunk."""
+        if self.meta.shard is None or self.layout.shards is None:
+            return None
+        return zarr_shards.RawShards(self.meta, self.meta.shard, self.layout.shards, self.folder)
+
+    @cached_property
+    def _prefix(self) -> str:
+        return os.path.join(self.folder, "")
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        names = ("zarr.json",) if self.meta.version == 3 else (".zarray", ".zattrs")
+        return [os.path.join(self.folder, name) for name in names]
+
+    # ---------------------------------------------------------------- where bytes lie
+    def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
+        path = self._path(index)
+        shard = self.meta.shard
+        if self.blocks is not None:
+            return self._extents_of_blocks(self.blocks, index, units, read)
+        if shard is None:
+            return [Extent(path)] * len(units)
+        if not self.layout.indexed:
+            return [self.place(index)]
+        where = Extent(path, 0 if shard.at_start else -shard.index_bytes, shard.index_bytes)
+        try:
+            data = read(where)
+        except FileNotFoundError:
+            return [None] * len(units)
+        try:
+            return zarr_shards.extents(
+                self.meta, shard, path, data, _places(index, units, zarr_shards.per_shard(shard))
+            )
+        except CorruptError as error:
+            chunk, size = ",".join(map(str, index)), shard.index_bytes
+            which = f"bytes 0 to {size}" if shard.at_start else f"the last {size} bytes"
+            raise CorruptError(f"{self.location}: chunk ({chunk}) in {path}, {which}: shard index: {error}") from error
+
+    def object_files(self, outer: Index, last: range) -> Sequence[str]:
+        first = self._path((*outer, 0))[:-1]
+        return [f"{first}{index}" for index in last]
+
+    def _extents_of_blocks(
+        self, blocks: Blocks, index: Index, units: Sequence[Index], read: Read
+    ) -> Sequence[Extent | None]:
+        path = self._path(index)
+        try:
+            data = read(Extent(path, 0, blocks.table_bytes))
+            return blocks.extents(path, data, _places(index, units, blocks.counts))
+        except FileNotFoundError:
+            return [None] * len(units)
+        except CorruptError as error:
+            if path in str(error):
+                raise
+            chunk = ",".join(map(str, index))
+            where = f"{self.location}: chunk ({chunk}) in {path}, bytes 0 to {blocks.table_bytes}"
+            raise CorruptError(f"{where}: {error}") from error
+
+    def measured(self) -> Store:
+        if not self.layout.is_measurable or self.blocks is not None:
+            return self
+        try:
+            sizes = tuple(chain.from_iterable(map(self._sizes, self.layout.objects.indices())))
+        except (DiskError, FormatError, CorruptError):
+            # Who reads it says what is wrong with it.
+            return self
+        return replace(self, stored_bytes=sizes)
+
+    def _sizes(self, index: Index) -> Sequence[int]:
+        """Bytes of the chunks that a file holds."""
+        path, shard = self._path(index), self.meta.shard
+        with disk_errors("look at", path), suppress(FileNotFoundError):
+            found = os.lstat(path)
+            if not stat.S_ISREG(found.st_mode):
+                raise FormatError(f"{path}: a regular file was expected")
+            return [found.st_size] if shard is None else zarr_shards.sizes(shard, path, self.roots)
+        return []
+
+    def divided(self) -> Store | None:
+        chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]
+        stages = self.meta.chain.codec.stages if isinstance(self.meta.chain, Chain) else ()
+        if [stage.name for stage in stages] != ["blosc"] or self.meta.shard or len(chunks) < max(self.layout.ndim, 1):
+            return None
+        found = {zarr_blocks.find(self.layout, chunks, head) for head in self._heads()}
+        return replace(self, blocks=found.pop()) if len(found) == 1 and None not in found else None
+
+    def _heads(self) -> Iterator[bytes]:
+        """How some of the chunks begin that are there."""
+        grid = self.layout.objects
+        for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
+            index = tuple(map(int, np.unravel_index(number, grid.counts)))
+            try:
+                yield read_head(self._path(index), zarr_blocks.HEAD_BYTES, self.roots)[0]
+            except DiskError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+
+    def place(self, index: Index) -> Extent:
+        if self._shards is not None:
+            return self._shards.place(index)
+        layout = self.meta.layout
+        return Extent(self._path(index), 0, None if layout.codec or layout.indexed else layout.object_bytes)
+
+    def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - all objects start with their data
+        return b""
+
+    def _path(self, index: Index) -> str:
+        return f"{self._prefix}{self.meta.key(index)}"
+
+    # ---------------------------------------------------------------- what bytes mean
+    def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
+        if self.blocks is not None and isinstance(self.meta.chain, Chain):
+            self.blocks.decode(self.meta.chain, data, extent, out)
+        else:
+            self.meta.chain.decode(data, out, scratch)
+
+    def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
+        if self.layout.indexed and self.meta.shard is not None:
+            return zarr_shards.encode(self.meta, self.meta.shard, data, room, scratch)
+        return self.meta.chain.encode(data, room, scratch)
+
+    # ---------------------------------------------------------------- life
+    def checkpoint(self) -> None:
+        sync(self.folder)
+
+    def commit(self, record: Record = NO_RECORD) -> None:
+        if self.made_of is None:
+            return
+        self._write_indices()
+        schema = replace(self.made_of, record=record)
+        for name, data in metadata_files(schema, _parts(self.path, self.inner), self.meta.version):
+            # The array's own metadata comes last: before that, nothing opens here.
+            _replace_file(os.path.join(self.path, name), data)
+        sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def _write_indices(self) -> None:
+        """Shards that were written chunk by chunk get their indices."""
+        if self._shards is None:
+            return
+        paths = []
+        for path, offset, index in self._shards.indices():
+            with disk_errors("write", path), open(path, "r+b") as file:
+                file.seek(offset)
+                file.write(index)
+            paths.append(path)
+        make_durable(paths, self.path)
+
+
+@dataclass(frozen=True)
+class ZarrFormat:
+    """Opens zarr arrays of both versions, creates those of one."""
+
+    name: str
+    """As in `--to`."""
+    version: int
+    """Version of new arrays."""
+    suffixes: tuple[str, ...] = (".zarr",)
+    """File name endings."""
+
+    def probe(self, path: str) -> bool:
+        names = ("zarr.json", ".zarray", ".zgroup")[self.version == 2 :]
+        return any(os.path.isfile(os.path.join(path, name)) for name in names)
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+        folder = os.path.join(path, *_parts(path, inner))
+        roots = FileRoots.of(path, allow)
+        meta = _read_array(folder, roots)
+        if meta is not None:
+            return ZarrStore(path, "/".join(_parts(path, inner)), meta, roots)
+        if not _is_group(folder):
+            with disk_errors("open", folder):
+                os.scandir(folder).close()
+            raise FormatError(f"{folder}: no zarr array or group, there is no zarr.json, .zarray or .zgroup")
+        found = list(islice(_arrays(folder, roots), 21))
+        if len(found) == 1:
+            return self.open(path, "/".join([*_parts(path, inner), found[0]]), allow)
+        there = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
+        advice = f"name one of its arrays after '::': {there}" if found else "there is no array in it"
+        raise FormatError(f"{folder}: a zarr group; {advice}")
+
+    def strangers(self, path: str) -> Iterator[str]:
+        found, roots = self.open(path, ""), FileRoots.of(path)
+        if isinstance(found, ZarrStore):
+            yield from strangers(path, _parts(path, found.inner), found.meta, roots)
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        return adapt(schema, asked, self.version)
+
+    def layout(self, schema: Schema) -> Layout:
+        return zarr_shards.by_chunk(describe(schema, self.version)).layout
+
+    def create(self, path: str, inner: str, schema: Schema) -> Store:
+        store = self.foresee(path, inner, schema)
+        with disk_errors("create", path):
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                raise TargetExistsError(f"{path} exists already") from None
+            os.makedirs(store.folder, exist_ok=True)
+        return store
+
+    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+        store = self.foresee(path, inner, schema)
+        with disk_errors("open", store.folder):
+            os.scandir(store.folder).close()
+        return store
+
+    def foresee(self, path: str, inner: str, schema: Schema) -> ZarrStore:
+        """A file for each chunk or shard."""
+        parts = _parts(path, inner)
+        return ZarrStore(path, "/".join(parts), zarr_shards.by_chunk(describe(schema, self.version)), made_of=schema)
+
+
+def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list[Index]:
+    """Places of units in the object that holds them, of which it has so many along each axis."""
+    return [tuple(u - i * n for u, i, n in zip(unit, index, counts, strict=True)) for unit in units]
+
+
+# ---------------------------------------------------------------- metadata files
+def _replace_file(path: str, data: bytes) -> None:
+    """Write a file that is either whole or not there, whenever the power fails."""
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.draft")
+    with disk_errors("write", path):
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        write_file(draft, data)
+        os.replace(draft, path)
+    sync(folder)
+
+
+def _read_array(folder: str, roots: Roots) -> Meta | None:
+    """The array in a folder, or None where there is none."""
+    path = os.path.join(folder, "zarr.json")
+    if os.path.lexists(path):
+        document = load_json(path, roots)
+        if document.get("node_type") == "group" and document.get("zarr_format") == 3:
+            return None
+        return parse_v3(document, where=path)
+    path = os.path.join(folder, ".zarray")
+    if not os.path.lexists(path):
+        return None
+    attributes, record = (
+        load_json(beside, roots) if os.path.lexists(beside) else {}
+        for beside in (os.path.join(folder, name) for name in (".zattrs", FILE))
+    )
+    return parse_v2(load_json(path, roots), attributes, where=path, record=record)
+
+
+def _is_group(folder: str) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
+
+
+def _is_array(folder: str, roots: Roots) -> bool:
+    if os.path.lexists(os.path.join(folder, ".zarray")):
+        return True
+    path = os.path.join(folder, "zarr.json")
+    return os.path.lexists(path) and load_json(path, roots).get("node_type") == "array"
+
+
+def _arrays(folder: str, roots: Roots) -> Iterator[str]:
+    """Paths of the arrays below a group, nearest first; links are not followed."""
+    waiting, seen = [""], 0
+    while waiting:
+        here = waiting.pop(0)
+        with disk_errors("list", folder):
+            found = sorted(e.name for e in os.scandir(os.path.join(folder, here)) if e.is_dir(follow_symlinks=False))
+        for name in found:
+            path = f"{here}/{name}".lstrip("/")
+            seen += 1 + _size(os.path.join(folder, path, "zarr.json")) // _LONG_BYTES
+            if seen > _MANY_FOLDERS:
+                return
+            if _is_array(os.path.join(folder, path), roots):
+                yield path
+            else:
+                waiting.append(path)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _parts(path: str, inner: str) -> list[str]:
+    parts = [part for part in inner.split("/") if part]
+    if any(part in (".", "..") or "\0" in part for part in parts):
+        raise UsageError(f"{path}: inner path {show(inner)} must name arrays and groups, without '.' and '..'")
+    return parts
+
+
+#: Found by the registry: new arrays are v3.
+FORMAT: Format = ZarrFormat("zarr", 3)
+#: Found by the registry: new arrays are v2.
+FORMAT2: Format = ZarrFormat("zarr2", 2)

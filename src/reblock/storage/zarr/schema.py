@@ -1,0 +1,274 @@
+"""From a schema to a new zarr array: what v2 and v3 can hold of it, and the documents that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import FormatError, UsageError, option
+from reblock.geometry import Axis
+from reblock.geometry.grid import Cut, chunk_text
+from reblock.model.codec import Codec, Stage
+from reblock.model.schema import Schema
+from reblock.storage.attributes import is_text, to_json
+from reblock.storage.checks import dtype_problem, show
+from reblock.storage.codecs.chain import Chain, trial
+from reblock.storage.codecs.stages import FILTERS, V3, check, check_v3, lossless, specified
+from reblock.storage.conventions import (
+    FILL_VALUE,
+    fill_attribute,
+    fill_attribute_to_json,
+    with_singles,
+    without_ties,
+)
+from reblock.storage.zarr.files import describe
+from reblock.storage.zarr.meta import INDEX_BYTES, axes_v2
+from reblock.storage.zarr.values import UNSTABLE_KINDS, extended, fill_bits_lost
+
+#: What is written where the source's codec cannot be kept.
+USUAL = Codec.parse("blosc:zstd:3:shuffle")
+#: The same for chunks that are too long for Blosc.
+USUAL_LONG = Codec.parse("zstd:3")
+#: Most bytes of a chunk that a codec takes.
+_MOST_BYTES = {"blosc": 2**31 - 17, "lz4": 0x7E000000}
+
+
+class _Adapter:
+    """One schema on its way into zarr; what cannot be kept is an error where it was asked for, else a note."""
+
+    def __init__(self, schema: Schema, asked: Collection[str], version: int) -> None:
+        self.schema, self.asked, self.version = schema, asked, version
+        self.notes = list(schema.notes)
+        self.dtype = schema.dtype
+
+    def give_up(self, field: str, problem: str, instead: str) -> None:
+        """Something cannot be kept; `instead` says what is done about it."""
+        if field in self.asked:
+            raise UsageError(f"zarr v{self.version}: {problem}")
+        self.notes.append(f"{problem}; {instead}")
+
+    # ------------------------------------------------------------ fields
+    def check_dtype(self) -> None:
+        if problem := dtype_problem(self.dtype):
+            raise UsageError(f"zarr v{self.version}: {problem}")
+        if extended(self.dtype):
+            raise UsageError(
+                f"zarr holds float64 and complex128 at the most, not {self.dtype}; try {option('dtype', 'f8')}"
+            )
+        if self.dtype.kind in "mM" and np.datetime_data(self.dtype)[0] == "generic":
+            raise UsageError(
+                f"zarr has no dates and durations without a unit; try {option('dtype', self.dtype.str + '[s]')}"
+            )
+        if self.version == 3 and self.dtype.kind in UNSTABLE_KINDS:
+            self.notes.append(
+                f"zarr v3 has no stable specification of type {self.dtype.str}: zarr-python reads it, others may not "
+                "(zarr v2 has one)"
+            )
+        if self.version == 3 and self.dtype.str[0] == ">":
+            self.notes.append("byte order is kept in the chunks; zarr readers show little-endian, values are equal")
+
+    def chunks(self) -> tuple[int, ...]:
+        if len(self.schema.chunks) != self.schema.ndim:
+            text = chunk_text(self.schema.chunks)
+            raise UsageError(f"chunks {text} have {len(self.schema.chunks)} axes, the array has {self.schema.ndim}")
+        return tuple(map(self.chunk, self.schema.chunks, self.schema.shape))
+
+    def chunk(self, cut: Cut, length: int) -> int:
+        if isinstance(cut, int):
+            if cut < min(length, 1):
+                raise UsageError(f"a chunk length must be at least 1, not {cut}")
+            return max(cut, 1)
+        step = Axis.of(cut).step
+        if step is None and cut:
+            self.give_up(
+                "chunks",
+                f"chunks {chunk_text([cut])} are irregular, zarr has regular chunks only (blocks may be irregular)",
+                f"{max(cut)} is used",
+            )
+        return step or max(cut, default=1)
+
+    def shards(self, chunks: tuple[int, ...]) -> tuple[int, ...] | None:
+        shards = self.schema.shards
+        if shards is None:
+            return None
+        if self.version == 2:
+            self.give_up("shards", f"shards {chunk_text(shards)} cannot be had, only zarr v3 has them", "left out")
+            return None
+        if self.dtype.kind == "V":
+            self.give_up("shards", f"elements of {self.dtype.str} in shards cannot be read by zarr-python", "left out")
+            return None
+        if len(shards) != len(chunks) or any(n < 1 for n in shards):
+            raise UsageError(f"shards {chunk_text(shards)} must be {len(chunks)} lengths of at least 1")
+        rounded = tuple(-(-s // c) * c for s, c in zip(shards, chunks, strict=True))
+        if rounded != shards:
+            problem = f"shards {chunk_text(shards)} are no multiple of the chunks {chunk_text(chunks)}"
+            self.give_up("shards", f"{problem}; {chunk_text(rounded)} would be", f"{chunk_text(rounded)} are used")
+        count = prod(s // c for s, c in zip(rounded, chunks, strict=True))
+        if 16 * count > INDEX_BYTES:
+            raise UsageError(f"{count:,} chunks per shard, the limit is {INDEX_BYTES // 16:,}; use larger chunks")
+        return rounded
+
+    def order(self) -> tuple[int, ...]:
+        straight, order = tuple(range(self.schema.ndim)), self.schema.order
+        if sorted(order) != list(straight):
+            raise UsageError(f"an axis order is a permutation of {list(straight)}, not {list(order)}")
+        if self.version == 3 or order in (straight, straight[::-1]):
+            return order
+        problem = f"axis order {list(order)} cannot be had, zarr v2 has C and Fortran order (v3 has any)"
+        self.give_up("order", problem, "C order is used")
+        return straight
+
+    def fill_value(self) -> Any:
+        value, zero = self.schema.fill_value, np.zeros((), self.dtype.newbyteorder("="))[()]
+        if value is None:
+            return zero
+        if not isinstance(value, np.generic) or value.dtype != self.dtype.newbyteorder("="):
+            given, value = value, _cast(value, self.dtype)
+            if value is None:
+                self.give_up("fill_value", f"fill value {show(given)} is no {self.dtype}", "0 is used")
+                return zero
+        if self.dtype.kind == "U" and not is_text(str(value)):
+            self.give_up("fill_value", f"fill value {show(str(value))} is not Unicode", "empty text is used")
+            return zero
+        if self.version == 2 and fill_bits_lost(value, self.dtype):
+            self.give_up("fill_value", "zarr v2 has no words for the bits of this fill value", "a plain NaN is used")
+            return _plain_nan(value)
+        return value
+
+    def attributes(self) -> dict[str, Any]:
+        given, ties = without_ties(self.schema.attributes)
+        found, singles = with_singles(given, netcdf=self.schema.netcdf)
+        fill = fill_attribute(given[FILL_VALUE], self.dtype) if FILL_VALUE in given else None
+        if fill is not None:
+            found[FILL_VALUE] = fill_attribute_to_json(fill, version=self.version)
+            if self.version == 3 and found[FILL_VALUE] != given[FILL_VALUE] and self.dtype.kind in "fc":
+                self.notes.append(f"attribute {FILL_VALUE!r} became base64 text: xarray keeps it so in zarr v3")
+        kept, changed = to_json(found)
+        self.notes += [*ties, *singles, *changed]
+        return kept
+
+    def axes(self, attributes: dict[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
+        axes = self.schema.axes
+        if axes is not None and len(axes) != self.schema.ndim:
+            self.give_up("axes", f"{len(axes)} names for {self.schema.ndim} axes", "left out")
+            axes = None
+        if axes is not None and not all(map(is_text, axes)):
+            self.give_up("axes", f"axis names {show(axes)} are not Unicode", "left out")
+            axes = None
+        if self.version == 2:
+            found, rest = axes_v2(attributes, self.schema.ndim)
+            return (axes if axes is not None else found), rest
+        return (axes if axes and any(axes) else None), attributes
+
+    # ------------------------------------------------------------ codec
+    def codec(self, chunk_bytes: int) -> Codec:
+        codec = self.schema.codec
+        lossy = [stage for stage in codec.stages if stage.name in FILTERS and not _keeps(stage, self.dtype)]
+        if lossy:
+            loss = f"codec {', '.join(stage.name for stage in lossy)} does not keep every bit"
+            if "codec" in self.asked:
+                self.notes.append(f"{loss}: values may be rounded, as was asked for")
+            else:
+                self.notes.append(f"{loss}; values are kept as they are, without it")
+                codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
+        if self.version == 3 and "codec" not in self.asked:
+            codec = self.zlib_as_gzip(codec)
+        usual = USUAL if chunk_bytes <= _MOST_BYTES["blosc"] else USUAL_LONG
+        if problem := self.codec_problem(codec, chunk_bytes):
+            self.give_up("codec", problem, f"{usual} is used")
+            return usual
+        if self.version == 3 and (others := [stage.name for stage in codec.stages if not specified(stage)]):
+            self.notes.append(f"codec {', '.join(others)} is not in zarr v3's specification: not every reader knows it")
+        return codec
+
+    def codec_problem(self, codec: Codec, chunk_bytes: int) -> str | None:
+        """Why a codec cannot be written, or None."""
+        for stage in codec.stages:
+            if self.version == 3 and "codec" not in self.asked and not specified(stage):
+                return f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))}; zarr2 has more"
+            if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
+                return f"codec {stage.name} takes {most:,} bytes at the most, a chunk has {chunk_bytes:,}"
+        try:
+            for stage in codec.stages:
+                check(stage)
+                if self.version == 3:
+                    check_v3(stage, self.dtype)
+            if any(stage.name in FILTERS for stage in codec.stages):
+                trial(codec, self.dtype)
+            Chain(codec, self.dtype).sizes(chunk_bytes)
+            filters = [stage.name in FILTERS for stage in codec.stages]
+            if self.version == 3 and filters != sorted(filters, reverse=True):
+                raise ValueError("zarr v3 has filters of elements first, then all that works on bytes")
+        except ValueError as error:
+            return f"codec {codec} cannot be written: {error}"
+        return None
+
+    def zlib_as_gzip(self, codec: Codec) -> Codec:
+        """The same compression in the container that v3 has."""
+        if "zlib" not in codec.names:
+            return codec
+        self.notes.append("codec zlib became gzip: zarr v3 has the same compression in that form only")
+        stages = (_gzip(stage) if stage.name == "zlib" else stage for stage in codec.stages)
+        return Codec(tuple(stages))
+
+
+def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:
+    """The nearest schema that a zarr array can have."""
+    adapter = _Adapter(schema, asked, version)
+    adapter.check_dtype()
+    chunks = adapter.chunks()
+    axes, kept = adapter.axes(adapter.attributes())
+    adapted = replace(
+        schema,
+        chunks=chunks,
+        shards=adapter.shards(chunks),
+        order=adapter.order(),
+        codec=adapter.codec(prod(chunks) * schema.dtype.itemsize),
+        fill_value=adapter.fill_value(),
+        attributes=kept,
+        axes=axes,
+    )
+    try:
+        describe(adapted, version)
+    except FormatError as error:
+        raise UsageError(str(error)) from None
+    return replace(adapted, notes=tuple(dict.fromkeys(adapter.notes)))
+
+
+def _keeps(stage: Stage, dtype: np.dtype[Any]) -> bool:
+    try:
+        check(stage)
+    except ValueError:
+        return True  # said later, in its own words
+    return lossless(stage, dtype)
+
+
+def _gzip(stage: Stage) -> Stage:
+    level = stage.get("level", 6)
+    return Stage.of("gzip", level=6 if level == -1 else level)
+
+
+def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A scalar of the type with the same value, or None."""
+    try:
+        with np.errstate(all="ignore"):
+            given = np.asarray(value)
+            if given.dtype.kind == "c" and dtype.kind != "c":
+                return None
+            cast = given.astype(dtype.newbyteorder("="))
+            both_nan = given.dtype.kind in "fc" and cast.dtype.kind in "fc" and np.isnan(given) and np.isnan(cast)
+            same = given.shape == () and bool(cast == given or both_nan)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return cast[()] if same else None
+
+
+def _plain_nan(value: Any) -> Any:
+    """A NaN without payload where there was one with."""
+    parts = np.array([value]).view(f"f{value.dtype.itemsize // (2 if value.dtype.kind == 'c' else 1)}")
+    parts[np.isnan(parts)] = np.nan
+    return parts.view(value.dtype)[0]

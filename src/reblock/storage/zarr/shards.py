@@ -1,0 +1,181 @@
+"""Shards: how the chunks of a zarr array lie together in files, and how they are found and placed there.
+
+Encoded chunks have lengths that nobody knows before, so a new shard of them is made in memory, where its elements were
+if it is large, and written at once.
+Raw chunks all have one length: in a new array each has its place in the file from the start, is written there when it
+is complete, and memory never holds a shard ::
+
+    chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those that lie outside of the
+                                                     array are left out; the index is written when all chunks are
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError
+from reblock.geometry import Grid
+from reblock.model.layout import most_stored_bytes, room_bytes
+from reblock.model.roots import Roots
+from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
+from reblock.storage.codecs.coding import is_in_place
+from reblock.storage.codecs.in_place import Behind, moved
+from reblock.storage.media.files import read_head, read_tail
+from reblock.storage.zarr.meta import Meta, Shard
+from reblock.storage.zarr.nested import ABSENT
+
+Table = npt.NDArray[np.uint64]
+
+
+def by_chunk(meta: Meta) -> Meta:
+    """A new array whose shards are raw is written chunk by chunk; any other as it is."""
+    layout = meta.layout
+    if meta.shard is None or meta.chain:
+        return meta
+    return replace(meta, layout=replace(layout, objects=layout.units, indexed=False, shards=layout.objects))
+
+
+def per_shard(shard: Shard) -> tuple[int, ...]:
+    """Chunks along each of the array's axes in one shard."""
+    counts = dict(zip(shard.axes, shard.counts, strict=True))
+    return tuple(counts[axis] for axis in range(len(shard.axes)))
+
+
+# ---------------------------------------------------------------- reading
+def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index]) -> list[Extent | None]:
+    """Where chunks lie that have these places in a shard, by the stored bytes of its index."""
+    table = np.empty((*shard.counts, 2), shard.index.dtype)
+    shard.index.decode(data, table.reshape(-1).view(np.uint8))
+    most = meta.chain.limit(meta.layout.unit_bytes)
+    return [_extent(meta, path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
+
+
+def sizes(shard: Shard, path: str, roots: Roots | None) -> list[int]:
+    """Bytes of the chunks of a shard, by its index."""
+    size, table = shard.index_bytes, np.empty((*shard.counts, 2), shard.index.dtype)
+    data = read_head(path, size, roots)[0] if shard.at_start else read_tail(path, size, roots)
+    shard.index.decode(data, table.reshape(-1).view(np.uint8))
+    lengths = table[..., 1]
+    found: list[int] = lengths[lengths != ABSENT].tolist()
+    return found
+
+
+def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
+    offset, length = map(int, entry)
+    if offset == length == ABSENT:
+        return None
+    if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not meta.chain):
+        raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
+    return Extent(path, offset, length)
+
+
+# ---------------------------------------------------------------- writing, a shard at once
+def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scratch) -> Flat:
+    """Every chunk in the order of memory, none left out: which are fill only their bits can say.
+
+    With `room`, which begins with the elements and goes on, the shard takes their place, one row of chunks after the
+    other; else it is made in scratch memory.
+    """
+    layout, counts = meta.layout, [per_shard(shard)[axis] for axis in meta.layout.order]
+    lengths = [int(meta.schema.chunks[axis]) for axis in layout.order]  # type: ignore[arg-type]
+    sides = lengths[:1] + [count * length for count, length in zip(counts[1:], lengths[1:], strict=True)]
+    unit_room = scratch("unit", room_bytes(layout.unit_bytes))
+    unit, in_place = unit_room[: layout.unit_bytes], is_in_place(meta.schema.codec, layout.unit_bytes)
+    elements, spans = unit.view(layout.dtype).reshape(lengths), []
+    made = _Beside(data.size, scratch) if room is None else Behind(room, room.size - data.size, scratch)
+    end = shard.index_bytes if shard.at_start else 0
+    made.put(np.zeros(end, np.uint8), 0)
+    for number, row in enumerate(data.reshape(prod(counts[:1]), -1)):
+        kept = row if room is None else moved(row, scratch("row", row.size))
+        whole: npt.NDArray[Any] = kept.view(layout.dtype).reshape(sides)
+        for rest in product(*map(range, counts[1:])):
+            inside: Any = (..., *(slice(p * n, (p + 1) * n) for p, n in zip(rest, lengths[1:], strict=True)))
+            elements[...] = whole[inside]
+            stored = meta.chain.encode(unit, unit_room if in_place else None, scratch)
+            made.put(stored, (number + 1) * row.size)
+            spans.append((end, stored.size))
+            end += stored.size
+    table = np.array(spans, np.uint64).reshape(*counts, 2)
+    index = _stored_index(shard, table.transpose(*map(layout.order.index, shard.axes), -1))
+    if not shard.at_start:
+        made.put(index, data.size)
+    result = made.end()
+    if shard.at_start:
+        result[: index.size] = index
+    return result
+
+
+class _Beside:
+    """A shard in memory of its own."""
+
+    def __init__(self, size: int, scratch: Scratch) -> None:
+        self._room, self._done = scratch("shard", most_stored_bytes(size)), 0
+
+    def put(self, some: Flat, read: int) -> None:  # noqa: ARG002 - all of it is free
+        """Add a chunk; small ones may grow by much."""
+        start, self._done = self._done, self._done + some.size
+        if self._done > self._room.size:
+            self._room = np.concatenate([self._room[:start], np.empty(self._done, np.uint8)])
+        self._room[start : self._done] = some
+
+    def end(self) -> Flat:
+        """All of it."""
+        return self._room[: self._done]
+
+
+def _stored_index(shard: Shard, table: Table) -> Flat:
+    return shard.index.encode(table.astype(shard.index.dtype).reshape(-1).view(np.uint8))
+
+
+# ---------------------------------------------------------------- writing, chunk by chunk
+class RawShards:
+    """Places of the raw chunks of a new array."""
+
+    def __init__(self, meta: Meta, shard: Shard, shards: Grid, folder: str) -> None:
+        self._meta, self._shard, self._shards = meta, shard, shards
+        self._folder = os.path.join(folder, "")
+        self._counts, self._chunks = per_shard(shard), meta.layout.units.counts
+        self._size, self._index_bytes = meta.layout.unit_bytes, shard.index_bytes
+        self._start = self._index_bytes if shard.at_start else 0
+
+    def place(self, index: Index) -> Extent:
+        """Where a chunk goes."""
+        within = tuple(map(int.__floordiv__, index, self._counts))
+        there = self._there(within)
+        number = 0
+        for axis, count in zip(self._shard.axes, there, strict=True):
+            number = number * count + index[axis] % self._counts[axis]
+        whole = prod(there) * self._size + self._index_bytes
+        return Extent(self._path(within), self._start + number * self._size, self._size, whole=whole)
+
+    def indices(self) -> Iterator[tuple[str, int, Bytes]]:
+        """All files, and the offset and the bytes of the index of each."""
+        known = dict[tuple[int, ...], tuple[int, Bytes]]()
+        for within in self._shards.indices():
+            there = self._there(within)
+            if there not in known:
+                known[there] = 0 if self._start else prod(there) * self._size, self._index(there).data
+            yield self._path(within), *known[there]
+
+    def _index(self, there: tuple[int, ...]) -> Flat:
+        table = np.full((*self._shard.counts, 2), ABSENT, np.uint64)
+        offsets = np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(self._size)
+        inside: tuple[Any, ...] = tuple(map(slice, there))
+        table[(*inside, 0)], table[(*inside, 1)] = offsets + np.uint64(self._start), self._size
+        return _stored_index(self._shard, table)
+
+    def _path(self, within: Index) -> str:
+        return f"{self._folder}{self._meta.key(within)}"
+
+    def _there(self, within: Index) -> tuple[int, ...]:
+        """Chunks of a shard that meet the array, along the shard's axes."""
+        counts, chunks = self._counts, self._chunks
+        return tuple([min(counts[a], chunks[a] - within[a] * counts[a]) for a in self._shard.axes])
