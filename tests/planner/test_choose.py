@@ -40,7 +40,7 @@ def test_parts_of_objects_go_through_the_page_cache() -> None:
 
 def test_a_strategy_that_cannot_win_is_asked_only_for_show() -> None:
     decision = choose(problem())
-    assert decision.unasked == ("multipass",)
+    assert decision.skipped == ("multipass",)
     by_name = {other.strategy: other for other in decision.alternatives}
     assert set(by_name) == {"search", *strategies()}
     shown = by_name["multipass"]
@@ -51,7 +51,7 @@ def test_a_strategy_that_cannot_win_is_asked_only_for_show() -> None:
 
 @pytest.mark.parametrize("objective", ["seeks", "bytes", "memory"])
 def test_everybody_is_asked_for_another_objective(objective: str) -> None:
-    assert not choose(problem(), objective=objective).unasked
+    assert not choose(problem(), objective=objective).skipped
 
 
 def test_nobody_else_is_asked_where_nothing_can_be_faster() -> None:
@@ -61,7 +61,7 @@ def test_nobody_else_is_asked_where_nothing_can_be_faster() -> None:
     decision = choose(easy)
     assert decision.cost.seconds == pytest.approx(ideal_seconds(easy))
     assert decision.search == "exact"
-    assert {"search", "multipass"} < set(decision.unasked)
+    assert {"search", "multipass"} < set(decision.skipped)
     assert len(decision.alternatives) == 1 + len(strategies())
 
 
@@ -95,7 +95,7 @@ def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
     assert one_pass_seconds(tight) == pytest.approx(ideal_seconds(tight) + 8 * again)
     decision = choose(tight)
     assert len(decision.plan.passes) == 2
-    assert "search" in decision.unasked
+    assert "search" in decision.skipped
     assert all(a.cost.seconds > decision.cost.seconds for a in decision.alternatives[1:] if a.cost)
 
 

@@ -58,8 +58,8 @@ def peak_at_r_hat(problem: Problem) -> int:
     return memory.held_elements(sweep) * problem.target.itemsize
 
 
-def heard(problem: Problem, objective: str) -> dict[str, Plan]:
-    """What every strategy proposes."""
+def proposals(problem: Problem, objective: str) -> dict[str, Plan]:
+    """The decision for each strategy that has a plan."""
     plans = {}
     for name in strategies():
         try:
@@ -83,14 +83,14 @@ def test_a_random_problem(seed: int, tmp_path: Path) -> None:
     budget = int(peak_at_r_hat(problem) * rng.choice([0.1, 0.3, 0.6, 0.9, 1.1, 2, 4]))
     problem = replace(problem, memory_bytes=max(budget, 1))
     objective = rng.choice(list(OBJECTIVES))
-    named = heard(problem, objective)
+    named = proposals(problem, objective)
     try:
         best = choose(problem, objective=objective)
     except InfeasibleError as refusal:
         best = choose(replace(problem, memory_bytes=refusal.needs_memory_bytes or 0), objective=objective)
         named, problem = {}, best.problem
     key = OBJECTIVES[objective]
-    assert problem.memory_bytes == max(budget, 1) or not heard(replace(problem, memory_bytes=budget), objective)
+    assert problem.memory_bytes == max(budget, 1) or not proposals(replace(problem, memory_bytes=budget), objective)
     for name, decision in named.items():
         assert key(best.cost) <= key(decision.cost), name
         check(decision.plan, problem)

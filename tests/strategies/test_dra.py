@@ -15,26 +15,23 @@ from reblock.cost import PRESETS, estimate, held_elements
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.passes.common_cuts import lazy
 from reblock.passes.family import needed_bytes
 from reblock.passes.templates import (
     choose_template,
     geometric_mean,
     geometric_thirds,
-    grouped,
     io_cost,
-    lazy,
     lcm_block,
     max_block,
-    meeting,
     memory_cost,
-    most_blocks,
     shrink,
     traversal_order,
     unused_bound,
 )
 from reblock.planner.check import check
 from reblock.strategies.dra import balance, offsets, propose
-from reblock.testing.problems import axes, problems
+from reblock.testing.problems import problems
 
 S, T = (32, 9), (5, 16)
 NVME = PRESETS["nvme"]
@@ -140,41 +137,6 @@ def test_thirds_are_exact_roots(s: int, t: int) -> None:
     (two,), (three,) = geometric_thirds((s,), (t,))
     assert two**3 <= s * s * t < (two + 1) ** 3
     assert three**3 <= s * t * t < (three + 1) ** 3
-
-
-# ------------------------------------------------------------------ real axes
-@given(st.data())
-def test_meeting_and_groups_and_lazy_reads_by_listing(data: st.DataObject) -> None:
-    length = data.draw(st.integers(1, 60))
-    one, two = data.draw(axes(length)), data.draw(axes(length))
-    common = sorted(set(one.cuts().tolist()) & set(two.cuts().tolist()))
-    meet = meeting(one, two)
-    assert meet.cuts().tolist() == common
-
-    count = data.draw(st.integers(1, 6))
-    starts = two.cuts().tolist()
-    kept, since = [], 0
-    for cut in starts:
-        since = 0 if cut in common else since + 1
-        if since % count == 0:
-            kept.append(cut)
-    assert grouped(two, meet, count).cuts().tolist() == kept
-    ends = [*common[1:], length]
-    assert most_blocks(two, meet) == max(sum(a <= c < b for c in starts) for a, b in zip(common, ends, strict=True))
-
-    edges = [*one.cuts().tolist(), length]
-    enough = {min(e for e in edges if e >= cut) for cut in [*starts, length]}
-    assert [*lazy(one, two).cuts().tolist(), length] == sorted(enough | {0})
-
-
-def test_axes_of_very_many_blocks_are_described() -> None:
-    source, target = Axis.regular(10**12, 350), Axis.regular(10**12, 250)
-    assert meeting(source, target) == Axis.regular(10**12, 1750)
-    assert grouped(target, Axis.regular(10**12, 1750), 3).pattern == (750, 750, 250)
-    assert len(lazy(target, source).pattern) == 5
-    cropped = Axis.regular(10**12, 350).crop(100, 10**12 - 100)
-    # Cuts of the crop lie at 250 + 350k: at 250 and then every 1750 they meet.
-    assert meeting(cropped, Axis.regular(10**12 - 200, 250)).start(1) == 250
 
 
 # ------------------------------------------------------------------ plans

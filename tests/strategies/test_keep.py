@@ -14,7 +14,7 @@ from reblock.cost import PRESETS, estimate
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Pass, Problem
-from reblock.strategies import keep, keep_printed
+from reblock.strategies import keep, strategies
 
 CONFIGS = [
     ((875, 875, 875), (875, 1750, 875)),
@@ -103,13 +103,13 @@ def test_corrected_choice_under_4_gb(config):
 @pytest.mark.parametrize("config", range(7))
 def test_table_4_as_printed(config, gigabytes):
     problem = small(config, gigabytes)
-    plan = keep_printed.propose(problem)
+    plan = strategies()["keep-printed"].propose(problem)
     shape, seeks = PRINTED[gigabytes][config]
     assert plan.passes[0].read == Grid.of((3500,) * 3, shape)
     assert estimate(plan, problem).seeks == seeks
 
 
-@pytest.mark.parametrize("propose", [keep.propose, keep_printed.propose], ids=["keep", "printed"])
+@pytest.mark.parametrize("propose", [keep.propose, strategies()["keep-printed"].propose], ids=["keep", "printed"])
 @pytest.mark.parametrize("config", range(7))
 def test_the_best_shape_is_taken_where_it_fits(config, propose):
     shape, elements = BEST[config]

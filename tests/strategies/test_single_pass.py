@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import import_module
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,17 +13,17 @@ import oracle
 from reblock.cost import PRESETS, estimate
 from reblock.cost.flight import flight_bytes
 from reblock.errors import Refused
-from reblock.geometry import Axis, Box, Grid
+from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout, Plan, Problem
-from reblock.passes.candidates import aggregate, common_blocks, factors, joined, pieces, stations, tame
 from reblock.passes.family import needed_bytes
-from reblock.testing.problems import axes, problems
+from reblock.strategies import strategies
+from reblock.testing.problems import problems
 
 NAMES = ("baseline", "clustered", "multiple", "keep", "keep-printed", "stretch")
 
 
 def propose(name: str, problem: Problem) -> Plan:
-    return import_module(f"reblock.strategies.{name.replace('-', '_')}").propose(problem)
+    return strategies()[name].propose(problem)
 
 
 def attempt(name: str, problem: Problem) -> Plan | Refused:
@@ -148,60 +146,3 @@ def test_whole_target_chunks_are_written_whole(name):
     (made,) = propose(name, problem).passes
     assert (made.read_access, made.write_access) == (Access.UNITS, Access.UNITS)
     assert made.writes == problem.target.objects
-
-
-# ------------------------------------------------------------------ cuts of one axis
-@given(data=st.data(), blocks=st.integers(1, 12))
-def test_joined_blocks_are_runs_of_blocks(data, blocks):
-    axis = data.draw(axes(data.draw(st.integers(0, 60)), max_block=5))
-    marks = oracle.edges(axis)
-    expected = sorted({*marks[:-1:blocks], marks[-1]})
-    assert oracle.edges(joined(axis, blocks)) == expected
-
-
-def test_joined_blocks_of_a_long_crop_are_not_listed():
-    axis = Axis.regular(10**12 + 5000, 1000).crop(777, 10**12 + 777).clipped()
-    run = joined(axis, 1000)
-    assert (run.count, run.largest) == (1_000_001, 10**6)
-    assert len(run.head) + len(run.pattern) + len(run.tail) < 5
-    indices = np.arange(0, axis.count, 1000)
-    assert (run.starts(np.arange(run.count)) == axis.starts(indices)).all()
-
-
-@given(data=st.data(), length=st.integers(1, 12))
-def test_an_aggregate_is_long_enough_and_no_longer(data, length):
-    axis = data.draw(axes(data.draw(st.integers(1, 60)), max_block=5))
-    found = aggregate(axis, length)
-    assert set(oracle.edges(found)) <= set(oracle.edges(axis))
-    if axis.step is not None:
-        assert found == Axis.regular(axis.length, min(-(-length // axis.step) * axis.step, axis.length))
-
-
-@given(data=st.data())
-def test_common_blocks_end_where_both_axes_do(data):
-    length = data.draw(st.integers(1, 60))
-    one, two = (data.draw(axes(length, max_block=7)) for _ in range(2))
-    assert set(oracle.edges(common_blocks(one, two))) == set(oracle.edges(one)) & set(oracle.edges(two))
-
-
-def test_stations_hold_the_thesis_candidates():
-    problem = raw((3500,) * 3, (350,) * 3, (500,) * 3, 1)
-    lengths = {cut.largest for cut in stations(problem, 0, 700, 40)}
-    assert lengths >= {n for n in range(1, 701) if 3500 % n == 0}
-
-
-@given(length=st.integers(1, 3000), step=st.integers(1, 50), limit=st.integers(1, 3000), most=st.integers(2, 20))
-def test_stations_are_few_and_not_longer_than_asked(length, step, limit, most):
-    problem = raw((length,), (step,), (step + 3,), 1)
-    found = stations(problem, 0, limit, most)
-    assert len(found) <= most
-    assert all(cut.largest <= limit for cut in found)
-    assert [cut.largest for cut in found] == sorted((cut.largest for cut in found), reverse=True)
-
-
-def test_pieces_divide():
-    assert [cut.largest for cut in pieces(Axis.regular(12, 8), 5)] == [4, 3, 2, 1]
-    assert factors(5) == [1, 2, 3, 4, 5]
-    assert factors(0) == []
-    assert len(factors(10**9)) < 150
-    assert not tame(Axis.regular(10**12, 99_991), Axis.regular(10**12, 100_003))

@@ -20,7 +20,7 @@ from reblock.cost.memory import least_box_bytes, with_records, with_room
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
-from reblock.passes.candidates import MANY_CUTS, divisors, joined, tame
+from reblock.passes.cuts import MAX_CUTS, countable, divisors, joined
 from reblock.passes.family import fit, one_pass
 
 
@@ -96,11 +96,11 @@ def _shortened(cell: Axis, other: Axis, blocks: int) -> int:
 def _tamed(cell: Axis, target: Axis, blocks: int) -> int:
     """Fewer cells where their run and the target meet in too many places to be described."""
     step, length = cell.period or 1, target.period or 1
-    if blocks * step > MANY_CUTS * length:
+    if blocks * step > MAX_CUTS * length:
         even = _shortened(cell, target, blocks)
         if cell.step and target.step and even * step % length == 0:
             return even
-        return _shortened(cell, target, max(MANY_CUTS * length // step, 1))
-    if tame(joined(cell, blocks), target.clipped(), MANY_CUTS):
+        return _shortened(cell, target, max(MAX_CUTS * length // step, 1))
+    if countable(joined(cell, blocks), target.clipped(), MAX_CUTS):
         return blocks
     return max((n for n in divisors(length, blocks * step) if n % step == 0), default=step) // step

@@ -33,8 +33,8 @@ from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
+from reblock.passes.common_cuts import common_cuts, grouped, lazy, most_blocks
 from reblock.passes.family import needed_bytes
-from reblock.passes.meetings import grouped, lazy, meeting, most_blocks
 from reblock.units import format_size
 
 Shape = tuple[int, ...]
@@ -275,7 +275,7 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     """
     looked = 0
     accesses = (Access.RUNS, Access.UNITS) if problem.source.partial_reads else (Access.UNITS,)
-    meetings = tuple(map(meeting, reads.axes, writes.axes))
+    meetings = tuple(map(common_cuts, reads.axes, writes.axes))
     most = [most_blocks(blocks, meet) for blocks, meet in zip(writes.axes, meetings, strict=True)]
     lazies = tuple(map(lazy, reads.axes, writes.axes))
 

@@ -1,4 +1,4 @@
-"""Choosing: every strategy proposes, the exact cost decides."""
+"""Chooses a plan: every strategy proposes one, and the exact cost decides."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from reblock.planner.touch import coalesce, coarsen
 from reblock.strategies import strategies
 from reblock.units import format_seconds, format_size
 
-#: Asks everybody and takes the best.
+#: Takes the best plan of all strategies.
 AUTO = "auto"
-#: Name of what the search over the whole family finds.
+#: Name of the search over the whole family of passes.
 SEARCH = "search"
 #: Strategies that propose without a search.
-_QUICK = ("baseline", "clustered", "consolidate", "multiple", "naive")
-#: Times that differ by less are the same, added up in another order.
-_AS_GOOD = 1 - 1e-9
+_WITHOUT_SEARCH = ("baseline", "clustered", "consolidate", "multiple", "naive")
+#: Times that differ by less than this factor are equal: they were added up in another order.
+_ROUNDING = 1 - 1e-9
 
 #: How plans are ranked: the objective first, ties broken by the rest.
 OBJECTIVES: dict[str, Callable[[Cost], tuple[float, ...]]] = {
@@ -50,20 +50,20 @@ OBJECTIVES: dict[str, Callable[[Cost], tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class Alternative:
-    """What one strategy had to say."""
+    """The answer of one strategy: a plan, or why it has none."""
 
     strategy: str
     """Its name."""
     plan: Plan | None
     """Its plan, if it has one."""
     cost: Cost | None
-    """What that would cost."""
+    """The cost of that plan."""
     rejected: str | None
-    """Why it was not taken; None for the one that was."""
+    """Why it was not chosen; None for the chosen one."""
     needs_memory_bytes: int | None = None
-    """The smallest budget that its plan would need, where that was the reason."""
+    """The smallest budget for its plan, if the budget was too small."""
     exact: bool = False
-    """Whether the plan is the best of all there are of its kind."""
+    """Whether an exhaustive search found it."""
 
     def to_json(self) -> dict[str, Any]:
         cost = self.cost.to_json() if self.cost else None
@@ -72,24 +72,24 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Decision:
-    """The chosen plan, its price, and what else there was."""
+    """The chosen plan, its cost, and the alternatives."""
 
     problem: Problem
-    """What was asked."""
+    """The problem."""
     plan: Plan
-    """What will be done."""
+    """The chosen plan."""
     cost: Cost
-    """What it costs."""
+    """Its cost."""
     sweeps: tuple[Sweep, ...]
     """The cost, pass by pass."""
     objective: str
-    """What plans were ranked by."""
+    """The objective that plans were ranked by."""
     search: str
-    """`exact` where the search was exhaustive or nothing can be better, else `bounded`."""
-    heard: tuple[Alternative, ...]
-    """What strategies proposed, the chosen one first, then by rank, then the refusals."""
-    unasked: tuple[str, ...] = ()
-    """Strategies whose plans could not have been better."""
+    """`exact` if the search was exhaustive or no plan can be better, else `bounded`."""
+    proposals: tuple[Alternative, ...]
+    """The proposals that were collected: the chosen one first, then by rank, then the refusals."""
+    skipped: tuple[str, ...] = ()
+    """Strategies that were skipped because no plan of theirs could be better."""
 
     def __repr__(self) -> str:
         cost = self.cost
@@ -98,21 +98,21 @@ class Decision:
 
     @property
     def excess(self) -> float:
-        """Its time, as a multiple of what no plan for this problem could be faster than."""
+        """The plan's time over the lower bound of any plan for this problem."""
         least = ideal_seconds(self.problem)
         return self.cost.seconds / least if least else 1.0
 
     @cached_property
     def advice(self) -> str:
-        """What a little more memory would save where there is hardly enough; empty where there is nothing to say."""
+        """What a little more memory would save, if the budget is close to the least; else empty."""
         return "" if self.problem.held else advice(self.problem, self.cost)
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """What every strategy has to say, best first, then the refusals."""
-        late = [_hear(name, self.problem, self.objective) for name in self.unasked]
-        others = sorted([*self.heard[1:], *late], key=lambda a: (a.strategy != SEARCH, a.strategy))
-        return (self.heard[0], *_ordered(others, self.heard[0], self.objective))
+        """The answers of all strategies: the chosen one, then by rank, then the refusals."""
+        late = [_proposal(name, self.problem, self.objective) for name in self.skipped]
+        others = sorted([*self.proposals[1:], *late], key=lambda a: (a.strategy != SEARCH, a.strategy))
+        return (self.proposals[0], *_ordered(others, self.proposals[0], self.objective))
 
     def to_json(self) -> dict[str, Any]:
         passes = []
@@ -152,12 +152,14 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
     if strategy == AUTO and least_memory(problem) > problem.memory_bytes:
         raise _infeasible(problem)
-    heard, unasked = _ask(names, problem, objective)
+    proposals, skipped = _collect_proposals(names, problem, objective)
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
-        heard = _halved(_steady(heard, problem), problem)
-    able = sorted((a for a in heard if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
+        proposals = _with_half(_in_smaller_steps(proposals, problem), problem)
+    able = sorted((a for a in proposals if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
-        raise Refused(f"strategy {strategy}: {heard[0].rejected}", needs_memory_bytes=heard[0].needs_memory_bytes)
+        raise Refused(
+            f"strategy {strategy}: {proposals[0].rejected}", needs_memory_bytes=proposals[0].needs_memory_bytes
+        )
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
@@ -166,8 +168,8 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
     chosen = Alternative(best.strategy, plan, cost, None)
-    unbeaten = objective == "time" and cost.seconds * _AS_GOOD <= ideal_seconds(problem)
-    others = (a for a in heard if a is not best)
+    unbeaten = objective == "time" and cost.seconds * _ROUNDING <= ideal_seconds(problem)
+    others = (a for a in proposals if a is not best)
     return Decision(
         problem,
         plan,
@@ -176,59 +178,60 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
         objective,
         "exact" if best.exact or unbeaten else "bounded",
         (chosen, *_ordered(others, chosen, objective)),
-        unasked,
+        skipped,
     )
 
 
 def _touched(plan: Plan, problem: Problem, objective: str) -> Plan:
-    """The plan after its last touches, each if it makes nothing worse."""
+    """The plan with larger steps and coalesced gaps, each if it makes nothing worse."""
     touches = {"memory": (), "time": (coarsen, coalesce)}.get(objective, (coarsen,))
     for touch in touches:
         tried = touch(plan, problem)
         before, after = estimate(plan, problem), estimate(tried, problem)
-        if (after.seconds * _AS_GOOD, after.seeks) <= (before.seconds, before.seeks):
+        if (after.seconds * _ROUNDING, after.seeks) <= (before.seconds, before.seeks):
             plan = tried
     return plan
 
 
-def _ask(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
-    """What strategies propose, and those whose plans cannot be faster than the best one is already.
+def _collect_proposals(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
+    """The proposals of strategies, and the names of those that were skipped.
 
-    The search is asked last of those that may be the fastest: it takes longer than most of them together.
+    A strategy is skipped if its lower bound exceeds the best plan so far. The search takes longer than most strategies
+    together, so it comes last among those with the same bound.
     """
     known = strategies()
-    heard: list[Alternative] = []
-    unasked: list[str] = []
+    proposals: list[Alternative] = []
+    skipped: list[str] = []
     least = dict.fromkeys(names, one_pass_seconds(problem))
     for name in names:
         if name in known and (bound := known[name].least_seconds):
             least[name] = bound(problem)
     for name in sorted(names, key=lambda name: (least[name], name == SEARCH)):
-        best = min((a.cost.seconds for a in heard if a.cost), default=inf)
-        if objective == "time" and least[name] >= best * _AS_GOOD:
-            unasked.append(name)
+        best = min((a.cost.seconds for a in proposals if a.cost), default=inf)
+        if objective == "time" and least[name] >= best * _ROUNDING:
+            skipped.append(name)
         else:
-            heard.append(_hear(name, problem, objective))
-    # Of plans that are as good, that of the search is the one to take.
-    return sorted(heard, key=lambda a: a.strategy != SEARCH), tuple(unasked)
+            proposals.append(_proposal(name, problem, objective))
+    # Of equally good plans the search's is chosen.
+    return sorted(proposals, key=lambda a: a.strategy != SEARCH), tuple(skipped)
 
 
 def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -> list[Alternative]:
-    """Those that have a plan by rank, with the reason why it was not taken, then the refusals."""
+    """Alternatives with a plan by rank, each with the reason why it was not chosen, then the refusals."""
     others = list(others)
     able = sorted((a for a in others if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     return [*(replace(a, rejected=_worse(a, best, objective)) for a in able), *(a for a in others if not a.cost)]
 
 
 def _propose(name: str, problem: Problem, objective: str, *, slabs: bool = True) -> tuple[Plan, bool]:
-    """A strategy's plan, and whether it comes of a search that left nothing out."""
+    """The plan of a strategy, and whether an exhaustive search found it."""
     if name == SEARCH:
         return search(problem, OBJECTIVES[objective], frugal=objective == "memory", slabs=slabs)
     plan = strategies()[name](problem)
     return fit(plan, problem, frugal=True) if objective == "memory" else plan, False
 
 
-def _hear(name: str, problem: Problem, objective: str) -> Alternative:
+def _proposal(name: str, problem: Problem, objective: str) -> Alternative:
     try:
         plan, exact = _propose(name, problem, objective)
         cost = total(estimate_passes(plan, problem), plan, problem)
@@ -237,14 +240,14 @@ def _hear(name: str, problem: Problem, objective: str) -> Alternative:
         return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
 
 
-def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
-    """The same, where memory holds two steps: one is read while the other is written.
+def _in_smaller_steps(proposals: list[Alternative], problem: Problem) -> list[Alternative]:
+    """The proposals, with smaller steps where that makes a plan the best.
 
-    A strategy whose steps take more is asked again for half of the budget, if that could make its plan the best.
+    If memory holds two steps, one is read while the other is written.
     """
-    best = min((a.cost.seconds for a in heard if a.cost), default=0.0)
-    hopes = {a.strategy: steady_seconds(a.plan, problem) for a in heard if a.plan}
-    found = {a.strategy: a for a in heard}
+    best = min((a.cost.seconds for a in proposals if a.cost), default=0.0)
+    hopes = {a.strategy: steady_seconds(a.plan, problem) for a in proposals if a.plan}
+    found = {a.strategy: a for a in proposals}
     tried: list[tuple[Pass, ...]] = []
     for name in sorted(hopes, key=lambda name: hopes[name]):
         before = found[name]
@@ -253,35 +256,35 @@ def _steady(heard: list[Alternative], problem: Problem) -> list[Alternative]:
             if hopes[name] < min(WORTH * best, before.cost.seconds):
                 found[name] = _smaller_steps(before, problem)
                 best = min(best, found[name].cost.seconds)  # type: ignore[union-attr]
-    return [found[a.strategy] for a in heard]
+    return [found[a.strategy] for a in proposals]
 
 
-def _halved(heard: list[Alternative], problem: Problem) -> list[Alternative]:
-    """The same with less memory where that is faster, also as a strategy proposes for half of it.
+def _with_half(proposals: list[Alternative], problem: Problem) -> list[Alternative]:
+    """The proposals, with less memory where that is faster.
 
-    More memory is no reason to be slower. Asked are the best strategy and those that do not search; the search looks at
-    half of the memory itself.
+    The best strategy, and all that do not search, propose again for half of the budget or less; the search itself also
+    examines half of it.
     """
-    found = [_with_less(one, problem) for one in heard]
+    found = [_with_less(one, problem) for one in proposals]
     best = min((a.cost.seconds for a in found if a.cost), default=0.0)
-    if best * _AS_GOOD <= ideal_seconds(problem):
+    if best * _ROUNDING <= ideal_seconds(problem):
         return found
     for place, before in enumerate(found):
-        quick = before.strategy in _QUICK
+        quick = before.strategy in _WITHOUT_SEARCH
         if before.cost and before.strategy != SEARCH and (quick or before.cost.seconds == best):
             for part in (2, 4, 8) if quick else (2,):
                 less = replace(problem, memory_bytes=max(problem.memory_bytes // part, 1))
-                found[place] = _faster(found[place], _hear(before.strategy, less, "time"))
+                found[place] = _faster(found[place], _proposal(before.strategy, less, "time"))
     return found
 
 
 def _faster(before: Alternative, after: Alternative) -> Alternative:
-    """The one that takes less time, if that is worth it."""
+    """The proposal that takes less time, if the gain is worth it."""
     return after if before.cost and after.cost and after.cost.seconds < WORTH * before.cost.seconds else before
 
 
 def _with_less(before: Alternative, problem: Problem) -> Alternative:
-    """The plan with as much memory as makes it fastest: what is not needed takes time to be touched."""
+    """The proposal with the memory that makes it fastest: touching memory takes time."""
     found, memory = before, before.plan.memory_bytes // 2 if before.plan else 0
     while found.plan and found.cost and memory > LITTLE_BYTES // 2:
         try:
@@ -294,7 +297,7 @@ def _with_less(before: Alternative, problem: Problem) -> Alternative:
 
 
 def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
-    """What a strategy proposes for half of the budget, what is in flight counted in it or not, if that is faster."""
+    """The proposal for half of the budget, with or without the bytes in flight, if that is faster."""
     if before.plan is None or before.cost is None:
         return before
     sides = before.plan.sides(problem.source, problem.target)
@@ -304,7 +307,7 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     for budget in (half, half + flight):
         with suppress(Refused):
             less = replace(problem, memory_bytes=budget)
-            # Who takes slabs has no room for a second step.
+            # A plan that takes slabs has no room for a second step.
             plan = fit(_propose(before.strategy, less, "time", slabs=False)[0], problem)
             cost = total(estimate_passes(plan, problem), plan, problem)
             if cost.seconds < seconds:

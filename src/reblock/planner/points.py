@@ -13,7 +13,8 @@ from reblock.cost.memory import axis_carry, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Overlap, overlap
 from reblock.model import Problem
-from reblock.passes.candidates import common_blocks, joined, tame
+from reblock.passes.common_cuts import common_cuts
+from reblock.passes.cuts import countable, joined
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _axis_points(sides: Sides, rules: Rules) -> list[Point]:
     inner, objects, out = sides.units.clipped(), sides.objects.clipped(), sides.target.clipped()
     found: dict[tuple[Axis, Axis, Axis], Point] = {}
     for read in dict.fromkeys(_reads(inner, objects, out, cut=rules.cut)):
-        if not all(tame(read, other) for other in (inner, objects, out)):
+        if not all(countable(read, other) for other in (inner, objects, out)):
             continue
         for write in dict.fromkeys([out, read.refine(out)] if rules.partial_writes else [out]):
             for tasks in _tasks(read, objects, out):
@@ -124,7 +125,7 @@ def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis
             for part in (2, 3, 4, 8, 16, 64, 256, 1024, step):
                 if part <= step:
                     yield Axis.regular(length, -(-step // part))
-    yield common_blocks(objects, out)
+    yield common_cuts(objects, out)
 
 
 def _factors(count: int) -> list[int]:
@@ -138,7 +139,7 @@ def _factors(count: int) -> list[int]:
 def _tasks(read: Axis, objects: Axis, out: Axis) -> Iterator[Axis]:
     """Task lengths worth a try: the whole axis, one read block, and wherever nothing is carried across."""
     yield from dict.fromkeys(
-        [Axis.single(out.length), read.clipped(), common_blocks(read, out), common_blocks(objects, out)]
+        [Axis.single(out.length), read.clipped(), common_cuts(read, out), common_cuts(objects, out)]
     )
 
 

@@ -25,7 +25,7 @@ from reblock.cost.flight import SMALL_PIECE_BYTES
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
-from reblock.passes.candidates import divisors
+from reblock.passes.cuts import divisors
 from reblock.passes.family import fit, needed_bytes, sweep
 from reblock.planner.check import check
 from reblock.units import format_seconds, format_size

@@ -1,8 +1,9 @@
 """Strategies: one paper or idea per module, each a function from Problem to Plan.
 
-A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as
-hyphens); a strategy that cannot serve a problem raises `Refused` with the reason. One whose plans have several passes
-says with `least_seconds(problem)` what they take at the least.
+A module here that defines `propose(problem) -> Plan` is a strategy, named after the module (underscores as hyphens). A
+strategy that cannot serve a problem raises `Refused` with the reason. Options of `propose` are keywords with defaults;
+`VARIANTS` names further strategies that are the same function with other options. A module whose plans have several
+passes also defines `least_seconds(problem)`, a lower bound on their time.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from reblock.model import Plan, Problem
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make plans."""
+    """One strategy."""
 
     propose: Callable[[Problem], Plan]
-    """Its plan for a problem."""
+    """Makes its plan for a problem."""
     least_seconds: Callable[[Problem], float] | None = None
-    """What its plans take at the least; None where they are of one pass."""
+    """A lower bound on the time of its plans; None where they have one pass."""
 
     def __call__(self, problem: Problem) -> Plan:
         return self.propose(problem)
@@ -37,5 +38,6 @@ def strategies() -> dict[str, Strategy]:
         module = import_module(f"{__name__}.{info.name}")
         if hasattr(module, "propose"):
             bound = {"least_seconds": module.least_seconds} if hasattr(module, "least_seconds") else {}
-            found[info.name.replace("_", "-")] = Strategy(module.propose, **bound)
+            variants = {info.name.replace("_", "-"): module.propose, **getattr(module, "VARIANTS", {})}
+            found.update({name: Strategy(propose, **bound) for name, propose in variants.items()})
     return found

@@ -33,8 +33,8 @@ from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Pass, Plan, Problem
+from reblock.passes.common_cuts import common_cuts, most_blocks
 from reblock.passes.family import fit, needed_bytes
-from reblock.passes.meetings import meeting, most_blocks
 from reblock.passes.templates import (
     Shape,
     fits,
@@ -314,7 +314,7 @@ def _joined(blocks: Grid, limits: Sequence[int], elements: int, order: Sequence[
 
 def _templates(problem: Problem, source: Grid, merged: Grid) -> list[Grid]:
     """Templates that hold scratch down: where source blocks and M boxes meet, and whatever the limit allows."""
-    found = [Grid(tuple(map(meeting, source.axes, merged.axes)))]
+    found = [Grid(tuple(map(common_cuts, source.axes, merged.axes)))]
     if problem.scratch_bytes is not None and problem.scratch_bytes < problem.source.nbytes:
         elements = problem.scratch_bytes // problem.source.itemsize
         orders = islice(permutations(reversed(range(merged.ndim))), MANY_ORDERS)

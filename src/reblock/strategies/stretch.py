@@ -38,21 +38,17 @@ from reblock.model import Access, Pass, Plan, Problem
 from reblock.passes.candidates import (
     Choice,
     Rank,
-    aggregate,
     box_bytes,
     candidate,
     choice,
-    common_blocks,
     count_seeks,
     disk_orders,
-    divisors,
-    joined,
     needs,
     plan_of,
-    stations,
-    tame,
     too_large,
 )
+from reblock.passes.common_cuts import common_cuts
+from reblock.passes.cuts import aggregate, countable, divisors, joined, read_cuts
 
 NAME = "stretch"
 
@@ -115,8 +111,8 @@ def _whole_buffers(problem: Problem) -> list[Choices]:
 def _whole_cuts(problem: Problem, axis: int) -> list[Axis]:
     """One source block, Λ, where I and O coincide, all of the axis."""
     source, target = problem.source.objects.axes[axis].clipped(), problem.target.objects.axes[axis].clipped()
-    cuts = [source, aggregate(source, target.largest), common_blocks(source, target), Axis.single(source.length)]
-    return [cut for cut in dict.fromkeys(cuts) if tame(cut, target)]
+    cuts = [source, aggregate(source, target.largest), common_cuts(source, target), Axis.single(source.length)]
+    return [cut for cut in dict.fromkeys(cuts) if countable(cut, target)]
 
 
 def _seeds(problem: Problem, options: Sequence[list[Choice]]) -> list[Choices]:
@@ -167,7 +163,7 @@ def _farthest(problem: Problem, best: Priced, axis: int, blocks: Axis) -> Priced
     def price(count: int) -> int | None:
         nonlocal best
         read = joined(blocks, count)
-        if not tame(read, target):
+        if not countable(read, target):
             return needed * step * count // length
         tried = choice(problem, axis, read, keep=choices[axis].whole)
         stretched = (*choices[:axis], tried, *choices[axis + 1 :])
@@ -201,7 +197,7 @@ def _better(problem: Problem, choices: Choices, best: Priced | None) -> Priced |
 def _options(problem: Problem, axis: int) -> list[Choice]:
     """Cuts that an axis may take, kept and, where the target allows it, not kept; the thinnest is the last."""
     length, most = problem.shape[axis], min(MANY_STATIONS, max(96 // len(problem.shape), 12))
-    reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *stations(problem, axis, length, most))))
+    reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *read_cuts(problem, axis, length, most))))
     reads.sort(key=lambda read: -read.largest)
     kept = [choice(problem, axis, read, keep=True) for read in reads]
     if not problem.target.partial_writes:
