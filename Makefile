@@ -18,8 +18,11 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# A second environment: the newest Python that we support, with the newest release of every library.
+NEWEST := .venv-newest
+NEWEST_PYTHON ?= $(shell scripts/newest-python)
 
-.PHONY: help demo test coverage lint format test-faults fuzz debian clean
+.PHONY: help demo test test-newest coverage lint format test-faults fuzz debian clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -41,12 +44,21 @@ $(VENV)/.dev: $(BUILD) | $(BIN)/python
 	$(PIP) install --editable '.[dev]'
 	@touch $(VENV)/.core $@
 
+$(NEWEST)/.dev: $(BUILD)
+	@test -n "$(NEWEST_PYTHON)" || { echo "the newest Python is not installed: make NEWEST_PYTHON=/path/to/it ..." >&2; exit 1; }
+	$(NEWEST_PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check -qq install --editable '.[dev]'
+	@touch $@
+
 demo: $(VENV)/.core ## make a sample array, repartition it, verify it, and print the report
 	$(BIN)/reblock demo
 
 # The summary of pytest stays the last line.
 test: $(VENV)/.dev debian lint ## check style, types and layers, and run the tests
 	$(BIN)/pytest -m 'not faults' --numprocesses=$(WORKERS) $(ARGS)
+
+test-newest: $(NEWEST)/.dev debian ## run the quick tests on the newest Python, with the newest libraries
+	$(NEWEST)/bin/pytest -m 'not slow and not faults' --numprocesses=$(WORKERS) $(ARGS)
 
 coverage: $(VENV)/.dev debian ## run the tests and list what no test has run; takes half as long again
 	$(BIN)/pytest -m 'not faults' --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered $(ARGS)
@@ -71,6 +83,6 @@ debian: ## install the Debian packages that tests use, where that is possible
 	@scripts/debian-packages
 
 clean: ## remove everything that these commands made
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf $(VENV) $(NEWEST) build dist .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache \
 		.hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ from reblock import errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reblock"
-HEAVY = {"dask", "distributed", "fsspec", "h5py", "numcodecs", "s3fs", "xarray", "zarr"}
+HEAVY = {"dask", "distributed", "fsspec", "h5py", "numcodecs", "xarray", "zarr"}
 LINES = 450
 
 
@@ -190,15 +190,6 @@ def test_own_formats_are_found_by_entry_point() -> None:
         assert entry.load() is not None
 
 
-def test_all_means_all_extras() -> None:
-    extras = project()["optional-dependencies"]
-    (everything,) = extras["all"]
-    assert set(everything.removeprefix("reblock[").removesuffix("]").split(",")) == set(extras) - {
-        "all",
-        "dev",
-    }
-
-
 def test_the_version_is_the_same_everywhere() -> None:
     assert importlib.metadata.version("reblock") == reblock.__version__
     assert f"\nversion: {reblock.__version__}\n" in (ROOT / "CITATION.cff").read_text()
@@ -208,11 +199,37 @@ def test_make_lists_its_commands() -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for command in ("demo", "test", "lint", "format", "test-faults", "fuzz", "clean"):
+    for command in ("demo", "test", "test-newest", "lint", "format", "test-faults", "fuzz", "clean"):
         assert f"make {command} " in listed
 
 
-def test_ci_runs_the_same_command_as_a_person() -> None:
+def test_ci_runs_the_same_commands_as_a_person() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert script.read_text().splitlines()[-1] == "make test"
+    commands = re.findall(r"^(?:.*\|\| )?(make .*)$", script.read_text(), flags=re.MULTILINE)
+    assert commands == ["make test", 'make test-newest NEWEST_PYTHON="$newest"']
+    # Whatever runs last ends in the summary of pytest.
+    assert script.read_text().rstrip().endswith(commands[-1])
+
+
+def test_the_newest_python_is_one_that_is_declared(tmp_path: Path) -> None:
+    newest = max(
+        tuple(map(int, found.split(".")))
+        for found in re.findall(r":: Python :: (3\.\d+)", str(project()["classifiers"]))
+    )
+    name = f"python{newest[0]}.{newest[1]}"
+    (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.defpath}", "HOME": str(tmp_path)}
+    command = [ROOT / "scripts" / "newest-python"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found == f"{tmp_path / name}\n"
+    (tmp_path / name).write_text("#!/bin/sh\nexit 127\n")
+    pyenv = tmp_path / ".pyenv" / "versions" / f"{newest[0]}.{newest[1]}.9" / "bin" / name
+    pyenv.parent.mkdir(parents=True)
+    pyenv.write_text("#!/bin/sh\n")
+    pyenv.chmod(0o755)
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found == f"{pyenv}\n"
+    pyenv.unlink()
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == ""
