@@ -60,6 +60,34 @@ def test_decisions_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+STATUS = re.compile(r"Status: (?:Accepted|Superseded by \[\d{4}\]\(\d{4}-[^)]+\.md\))")
+
+
+def test_decisions_have_one_form() -> None:
+    """A numbered title, a status, then context, decision and consequences; the index has the same titles."""
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    wrong = []
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        title, blank, status, *rest = page.read_text(encoding="utf-8").splitlines()
+        parts = re.findall(r"^\*\*(Context|Decision|Consequences)\.\*\*", "\n".join(rest), re.MULTILINE)
+        listed = f"- [{title.removeprefix('# ')}](decisions/{page.name})" in index
+        numbered = title.startswith(f"# {page.name[:4]} ")
+        right = numbered and listed and not blank and STATUS.match(status) is not None
+        if not right or parts != ["Context", "Decision", "Consequences"]:
+            wrong.append(page.name)
+    assert wrong == []
+
+
+def test_the_glossary_is_sorted_and_has_the_nouns_of_the_architecture() -> None:
+    glossary = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    terms = [line.split("|")[1].strip() for line in glossary.splitlines() if line.startswith("| ")][2:]
+    assert terms == sorted(terms, key=str.lower)
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Nouns")[2].partition("## ")[0]
+    rows = [line.split("|")[1] for line in architecture.splitlines() if line.startswith("| ")][2:]
+    nouns = {noun.strip().lower() for row in rows for noun in row.split(",")}
+    assert nouns - set(terms) - {"axis", "decision", "view"} == set()
+
+
 def test_the_first_two_commands_of_the_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shells = re.findall(r"^```(?:sh|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
