@@ -1,10 +1,19 @@
-"""The Python interface: the one place that joins planner, engine and storage."""
+"""The Python interface: the one place that joins planner, engine and storage.
 
-from reblock.api.array import DEFAULT_MEMORY, Array, open
-from reblock.api.compare import Difference, Verdict, info, verify
-from reblock.api.job import Job, check, plan, repartition, run
-from reblock.api.resumption import find_job, resume
-from reblock.runs.unfinished import Unfinished, clean, status
+A name is loaded when it is first used: `verify` needs other modules than `run`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reblock.api.array import DEFAULT_MEMORY, Array, open
+    from reblock.api.compare import Difference, Verdict, info, verify
+    from reblock.api.job import Job, check, plan, repartition, run
+    from reblock.api.resumption import find_job, resume
+    from reblock.runs.unfinished import Unfinished, clean, status
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -25,3 +34,24 @@ __all__ = [
     "status",
     "verify",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
+    **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
+    **dict.fromkeys(("Job", "check", "plan", "repartition", "run"), "reblock.api.job"),
+    **dict.fromkeys(("find_job", "resume"), "reblock.api.resumption"),
+    **dict.fromkeys(("Unfinished", "clean", "status"), "reblock.runs.unfinished"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name when it is first used, and keep it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

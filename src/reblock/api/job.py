@@ -97,9 +97,12 @@ class Job:
         """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""
         return text.explain(self.decision, notes=(*self.notes, *notes), everything=everything)
 
-    def to_json(self) -> dict[str, Any]:
-        """What `reblock plan --json` prints."""
-        made = self.decision.to_json()
+    def to_json(self, *, every_strategy: bool = True) -> dict[str, Any]:
+        """What `reblock plan --json` prints.
+
+        Without `every_strategy` only the alternatives that were priced to choose the plan: the others take time.
+        """
+        made = self.decision.to_json(every_strategy=every_strategy)
         if self.source is not None:
             region = self.source.region
             made["problem"]["region"] = [list(pair) for pair in zip(region.start, region.stop, strict=True)]

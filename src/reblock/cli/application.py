@@ -12,7 +12,6 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from pkgutil import iter_modules
 from typing import Any, NoReturn
 
@@ -103,6 +102,8 @@ def _tell(error: Exception, *, as_json: bool) -> int:
 
 def _show_version(context: click.Context) -> NoReturn:
     """The version, and whether the engine is the compiled one."""
+    from importlib.metadata import version
+
     from reblock.api.machine import engine_name
 
     name = engine_name()

@@ -6,7 +6,6 @@ By spelling where a name is near, and by meaning where it is what other programs
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 
 import click
 
@@ -78,6 +77,8 @@ def _meant(typed: str, known: Collection[str], others: Mapping[str, str]) -> str
     """By meaning, by spelling, and by the spelling of what others say."""
     if others.get(typed) in known:
         return others[typed]
+    from difflib import get_close_matches
+
     if near := get_close_matches(typed, known, 1, _NEAR + 0.1):
         return near[0]
     spelled = [name for name, here in others.items() if here in known]

@@ -114,7 +114,8 @@ class Decision:
         others = sorted([*self.proposals[1:], *late], key=lambda a: (a.strategy != SEARCH, a.strategy))
         return (self.proposals[0], *_ordered(others, self.proposals[0], self.objective))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, every_strategy: bool = True) -> dict[str, Any]:
+        """The decision as JSON; without `every_strategy` only the alternatives that were priced to make it."""
         passes = []
         for made, sweep in zip(self.plan.passes, self.sweeps, strict=True):
             passes.append(
@@ -138,7 +139,7 @@ class Decision:
             "interleaved": self.plan.interleaved,
             "passes": passes,
             "cost": self.cost.to_json(),
-            "alternatives": [alternative.to_json() for alternative in self.alternatives],
+            "alternatives": [one.to_json() for one in (self.alternatives if every_strategy else self.proposals)],
         }
 
 

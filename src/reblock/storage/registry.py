@@ -10,6 +10,7 @@ and tests it with `reblock.testing.contract.FormatContract`.
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import sys
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from operator import attrgetter
 
@@ -155,16 +156,51 @@ def _table() -> dict[str, Known]:
 
 
 @lru_cache(maxsize=8)
-def _others(_path: tuple[str, ...]) -> tuple[Known, ...]:
-    """What other distributions on the path bring; looking through all of them takes time."""
+def _others(path: tuple[str, ...]) -> tuple[Known, ...]:
+    """Formats of other distributions on the path."""
+    if not _announced(path):
+        return ()
+    from importlib.metadata import entry_points
+
     return tuple(
-        Known(entry.name, f"{entry.module}:{entry.attr}", install=f"mend {_distribution(entry)}")
+        Known(
+            entry.name,
+            f"{entry.module}:{entry.attr}",
+            install="mend " + (f"the package {entry.dist.name}" if entry.dist else "the package that brings it"),
+        )
         for entry in entry_points(group=GROUP)
     )
 
 
-def _distribution(entry: EntryPoint) -> str:
-    return f"the package {entry.dist.name}" if entry.dist is not None else "the package that brings it"
+def _announced(path: tuple[str, ...]) -> bool:
+    """Whether another distribution may bring formats.
+
+    `importlib.metadata` takes 30 ms to load and to ask. This looks at the same files without it, and says yes where
+    distributions may be kept in another way: in an archive, or by a finder of somebody's own.
+    """
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
+        return True
+    for folder in path:
+        try:
+            with os.scandir(folder or ".") as entries:
+                found = [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
+        except NotADirectoryError:
+            return True
+        except OSError:
+            continue
+        for metadata in found:
+            if not os.path.basename(metadata).startswith("reblock-") and _brings_formats(metadata):
+                return True
+    return False
+
+
+def _brings_formats(metadata: str) -> bool:
+    """Whether a distribution's metadata folder names entry points of our group."""
+    try:
+        with builtins.open(os.path.join(metadata, "entry_points.txt"), "rb") as file:
+            return GROUP.encode() in file.read()
+    except OSError:
+        return False
 
 
 def _load(known: Known) -> Format:

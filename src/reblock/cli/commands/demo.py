@@ -107,7 +107,7 @@ def _travel(leg: _Leg, folder: str, say: Callable[[str], None]) -> dict[str, Any
     verdict = api.verify(source, target, **leg.view)
     shown = text.verdict(leg.source, leg.target, verdict.to_json())
     say(f"\n{leg.words('verify')}\n{_indented(shown)}\n")
-    return {**job.to_json(), **report.to_json(), "verify": verdict.to_json()}
+    return {**job.to_json(every_strategy=False), **report.to_json(), "verify": verdict.to_json()}
 
 
 def _indented(shown: str) -> str:

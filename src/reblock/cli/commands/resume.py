@@ -39,6 +39,6 @@ def command(target: str, quiet: bool, as_json: bool) -> None:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(job, progress=tell, cancelled=cancelled, **running)
         if as_json:
-            emit({**job.to_json(), **report.to_json()})
+            emit({**job.to_json(every_strategy=False), **report.to_json()})
         elif not quiet:
             emit(text.report(report, job.decision))

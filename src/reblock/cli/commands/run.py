@@ -90,4 +90,5 @@ def command(
             )
         # Still stoppable: what is done is said, and the exit code is 0.
         if as_json or not quiet:
-            emit({**job.to_json(), **report.to_json()} if as_json else text.report(report, job.decision))
+            both = {**job.to_json(every_strategy=False), **report.to_json()} if as_json else None
+            emit(both or text.report(report, job.decision))
