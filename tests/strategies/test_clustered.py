@@ -70,6 +70,13 @@ def test_the_engine_needs_a_unit_in_flight_beside_the_run():
         assert estimate(plan, budget).peak_bytes <= budget.memory_bytes
 
 
+@pytest.mark.parametrize("megabytes", [4, 16])
+def test_twice_the_memory_makes_up_for_units_in_flight(megabytes):
+    held = raw((400,) * 3, (400,) * 3, (100,) * 3, megabytes << 20)
+    allocated = replace(held, held=False, memory_bytes=2 * held.memory_bytes)
+    assert estimate(propose(allocated), allocated).seeks <= estimate(propose(held), held).seeks
+
+
 def test_blocks_that_divide_nothing():
     problem = raw((17, 19), (17, 19), ((3, 5, 4, 5), 7), 5 * 19)
     (made,) = propose(problem).passes

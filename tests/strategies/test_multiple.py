@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reblock.cost import PRESETS, traffic
+from reblock.cost import PRESETS, estimate, traffic
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Layout, Problem
@@ -82,3 +82,26 @@ def test_encoded_targets_are_written_in_rows_of_blocks_or_not_at_all():
     with pytest.raises(Refused, match="60 bytes") as refusal:
         propose(replace(problem, memory_bytes=59))
     assert refusal.value.needs_memory_bytes == 60
+
+
+@pytest.mark.parametrize("megabytes", [1, 4, 16])
+@pytest.mark.parametrize("merging", [False, True])
+def test_twice_the_memory_makes_up_for_units_in_flight(megabytes, merging):
+    """A run inside a large raw file takes the memory of the run, not of the largest piece of the file."""
+    sides = [(400,) * 3, (100,) * 3]
+    held = raw((400,) * 3, *(sides[::-1] if merging else sides), megabytes << 20)
+    allocated = replace(held, held=False, memory_bytes=2 * held.memory_bytes)
+    plan = propose(allocated)
+    cost = estimate(plan, allocated)
+    assert cost.peak_bytes <= allocated.memory_bytes
+    # The records of many write boxes take a little more.
+    assert cost.seeks <= 1.1 * estimate(propose(held), held).seeks
+
+
+def test_a_large_file_is_split_in_a_few_thousand_seeks_under_4_mib():
+    shape = (400,) * 3
+    layouts = [Layout.raw("u2", Grid.of(shape, chunks)) for chunks in (shape, (100,) * 3)]
+    problem = Problem(*layouts, 4 << 20, PRESETS["nvme"])
+    assert estimate(propose(problem), problem).seeks == 2342
+    problem = replace(problem, held=True)
+    assert estimate(propose(problem), problem).seeks == 1150

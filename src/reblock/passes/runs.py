@@ -1,11 +1,11 @@
-"""Runs of neighbouring cells: R = T = the longest run that the budget holds, W = R ∪ O.
+"""Runs of neighbouring cells: R = T = the longest run that fits the budget, W = R ∪ O.
 
 ::
 
     ┌──┬──┬──┬──┐     A run grows along the axes from the fastest on disk to the slowest:
     │▒▒│▒▒│▒▒│  │     a few cells, a row, several rows, a slice, several slices. Cells are
-    ├──┼──┼──┼──┤     blocks, or elements. A task reads one run and keeps nothing, so what
-    │  │  │  │  │     it needs is known without a search: the run, and a unit in flight.
+    ├──┼──┼──┼──┤     blocks, or elements. A task reads one run and keeps nothing, so its
+    │  │  │  │  │     memory is known without a search: the run, and a unit in flight.
     └──┴──┴──┴──┘
 """
 
@@ -19,7 +19,7 @@ from reblock.cost.flight import flight_bytes
 from reblock.cost.memory import least_box_bytes, with_records, with_room
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Access, Pass, Plan, Problem
+from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.passes.cuts import MAX_CUTS, countable, divisors, joined
 from reblock.passes.family import fit, one_pass
 
@@ -57,12 +57,12 @@ def longest_run(
     except Refused as refusal:
         if refusal.needs_memory_bytes is not None:
             raise
-        # Too many kinds of tasks to count their memory; one task, in which nothing is kept, is the same sweep.
+        # Tasks of too many kinds to count their memory. One task that keeps nothing is the same sweep.
         return fit(one_pass(name, problem, read=read, write=write, tasks=Grid.whole(problem.shape)), problem)
 
 
 def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
-    """Bytes that a run needs, or slightly more where the last target object is padded."""
+    """Bytes of memory that a run needs, or slightly more where the last target object is padded."""
     lengths = [
         max(one.largest, one.length - one.start(one.count - 1) + stored.trail) if one.count else 0
         for one, stored in zip(read, problem.target.objects.axes, strict=True)
@@ -72,13 +72,25 @@ def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
         return needed
     needed = max(needed, least_box_bytes(problem.target))
     grid = Grid(tuple(read))
-    passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in Access]
+    passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in _accesses(problem.source, grid)]
     needed = with_records(with_room(needed, problem.target), problem.target.objects.count, problem.target)
     return needed + max(flight_bytes(made, problem.source, problem.target) for made in passes)
 
 
+def _accesses(source: Layout, read: Grid) -> list[Access]:
+    """The ways in which `family.sweep` may read these boxes.
+
+    Whole units only where byte runs cannot be read, or where boxes may consist of whole objects that stick out: a unit
+    of a large raw object takes far more memory than a run inside it.
+    """
+    if not source.partial_reads:
+        return [Access.UNITS]
+    longer = all(a >= b for a, b in zip(read.largest, source.objects.largest, strict=True))
+    return [Access.RUNS, Access.UNITS] if longer and source.objects.overhangs else [Access.RUNS]
+
+
 def _most(count: int, cost: Callable[[int], int], budget: int) -> int:
-    """The largest number of blocks whose cost is within the budget, and 1 where none is."""
+    """The largest number of blocks whose cost is within the budget, or 1 where even that exceeds it."""
     low, high = 1, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -87,14 +99,14 @@ def _most(count: int, cost: Callable[[int], int], budget: int) -> int:
 
 
 def _shortened(cell: Axis, other: Axis, blocks: int) -> int:
-    """As many cells as end where a block of the other grid does, if so few do."""
+    """The number of cells, reduced to end where a block of the other grid does, if it can."""
     step = cell.period or 1
     together = lcm(step, other.period or 1) // step
     return blocks // together * together or blocks
 
 
 def _tamed(cell: Axis, target: Axis, blocks: int) -> int:
-    """Fewer cells where their run and the target meet in too many places to be described."""
+    """The number of cells, reduced where runs of that length cut the target in too many places to be counted."""
     step, length = cell.period or 1, target.period or 1
     if blocks * step > MAX_CUTS * length:
         even = _shortened(cell, target, blocks)
