@@ -22,7 +22,7 @@ from math import prod
 from statistics import median
 
 from reblock.bench.peers.contenders import Contender, find_contenders
-from reblock.bench.peers.run import Run, clear, make_source, remove, run_once, source_path
+from reblock.bench.peers.run import RaceRun, clear, make_source, remove, run_once, source_path
 from reblock.bench.peers.workloads import Bar, Workload
 from reblock.units import format_count, format_size, parse_size
 
@@ -52,10 +52,10 @@ def sized(workload: Workload, size: str) -> Workload:
     return replace(workload, shape=(max(64, parse_size(size) // plane // 64 * 64), 512, 512))
 
 
-def runs(entries: list[tuple[Contender, Workload]], options: argparse.Namespace) -> list[list[Run]]:
+def runs(entries: list[tuple[Contender, Workload]], options: argparse.Namespace) -> list[list[RaceRun]]:
     """Timed runs of each, in turns; the first round warms up."""
     made = [path for _, workload in entries if (path := source(workload, options.dir)) is not None]
-    found: list[list[Run]] = [[] for _ in entries]
+    found: list[list[RaceRun]] = [[] for _ in entries]
     try:
         for turn in range(options.repeat + 1):
             for (contender, workload), mine in zip(entries, found, strict=True):

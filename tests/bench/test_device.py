@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from reblock.api.request import find_device
 from reblock.bench import device as bench_device
-from reblock.bench.device import check_output, measure_device, race, save_device
+from reblock.bench.device import check_output, measure_device, run_threads, save_device
 from reblock.cli.application import application
 from reblock.cost import PRESETS
 from reblock.errors import DiskError, UsageError
@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_measured_loads_back(tmp_path: Path) -> None:
     told: list[str] = []
-    device = measure_device(tmp_path, size="1MiB", name="mine", tell=told.append)
+    device = measure_device(tmp_path, size="1MiB", name="mine", notify=told.append)
     assert device.name == "mine"
     assert device.depth in bench_device.DEPTHS
     assert Device.from_json(json.loads(json.dumps(device.to_json()))) == device
@@ -49,7 +49,7 @@ def test_what_is_measured_loads_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "zlib", "zstd", "lz4", "blosc", "lzf", "shuffle", "bz2", "lzma"])
 def test_every_codec_of_the_presets_finds_a_format(tmp_path: Path, codec: str) -> None:
-    store = bench_device._store(str(tmp_path / "x"), codec)
+    store = bench_device._empty_store(str(tmp_path / "x"), codec)
     assert store is not None
     assert store.schema.codec.names == (codec,)
     store.abort()
@@ -62,7 +62,7 @@ def test_presets_name_no_codec_that_is_not_measured(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_file_system_without_direct_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_device, "_direct", lambda _: 0)
+    monkeypatch.setattr(bench_device, "_direct_flag", lambda _: 0)
     assert measure_device(tmp_path, size="1MiB").read_bytes_per_second > 0
 
 
@@ -73,11 +73,11 @@ def test_direct_access_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(os, "pwrite", refuse)
     if passes:
-        assert bench_device._direct(str(tmp_path)) == 0
+        assert bench_device._direct_flag(str(tmp_path)) == 0
         assert os.listdir(tmp_path) == []
     else:
         with pytest.raises(PermissionError):
-            bench_device._direct(str(tmp_path))
+            bench_device._direct_flag(str(tmp_path))
 
 
 @pytest.mark.parametrize("step", ["_read_rate", "_seeks", "_small_files", "_codec_rates"])
@@ -111,13 +111,13 @@ def test_a_full_disk_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 # ---------------------------------------------------------------- threads against the clock
 def test_a_race_adds_up() -> None:
-    done, elapsed = race([[1, 2], [3], []])
+    done, elapsed = run_threads([[1, 2], [3], []])
     assert done == 6
     assert elapsed > 0
 
 
 def test_a_race_ends_when_time_is_up() -> None:
-    done, _ = race([itertools.repeat(1), itertools.repeat(1)], 0.01)
+    done, _ = run_threads([itertools.repeat(1), itertools.repeat(1)], 0.01)
     assert done > 1
 
 
@@ -127,7 +127,7 @@ def test_a_race_ends_when_one_fails() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        race([fail(), itertools.repeat(1)])
+        run_threads([fail(), itertools.repeat(1)])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_depth_and_latency_give_the_rate_back(
     """What plans divide again, seek_seconds / depth, is the time per read at that depth."""
     file = tmp_path / "x"
     file.write_bytes(bytes(1 << 16))
-    monkeypatch.setattr(bench_device, "race", lambda jobs, *_: (rates[len(jobs)], 1.0))
+    monkeypatch.setattr(bench_device, "run_threads", lambda jobs, *_: (rates[len(jobs)], 1.0))
     found, seek = bench_device._seeks(str(file), 1 << 16, 0)
     assert found == depth
     assert seek / found == pytest.approx(1 / rates[depth])
@@ -163,10 +163,10 @@ def test_a_calibration_is_kept_and_renewed(tmp_path: Path) -> None:
 def test_nothing_else_is_written_over(tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
     file.write_bytes(b"data")
-    with pytest.raises(UsageError, match="is no calibration"):
+    with pytest.raises(UsageError, match="is not a calibration"):
         save_device(PRESETS["hdd"], file)
     assert file.read_bytes() == b"data"
-    with pytest.raises(UsageError, match="no such folder"):
+    with pytest.raises(UsageError, match="its folder does not exist"):
         check_output(tmp_path / "no" / "d.json")
 
 
@@ -202,7 +202,7 @@ def test_a_bad_output_is_refused_before_measuring(tmp_path: Path, monkeypatch: p
     file.write_bytes(b"data")
     result = CliRunner().invoke(application, ["bench", "device", str(tmp_path), "--output", str(file)])
     assert result.exit_code == 1
-    assert "is no calibration" in result.stderr
+    assert "is not a calibration" in result.stderr
 
 
 def test_without_a_subcommand_help_is_shown() -> None:

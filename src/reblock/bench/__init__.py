@@ -1,1 +1,1 @@
-"""Benchmarks: calibrate devices, reproduce the papers' tables, race the peers."""
+"""Benchmarks: calibrate a device, race the peers, reproduce the papers."""

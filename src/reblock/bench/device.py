@@ -1,14 +1,14 @@
-"""Calibration: what the storage at a path and the cores of this machine really do, as a Device.
+"""Calibration: measures the storage at a path and the cores of this machine, and returns a Device.
 
-Plans divide latencies by the number of requests in flight, so latencies are measured that way too: first the depth up
-to which more requests at once still help, then every latency with so many at once, times that number. ::
+Plans divide latencies by the number of requests in flight. So the calibration first finds the depth up to which more
+requests at once are faster, then measures every latency at that depth and multiplies it by the depth. ::
 
     seconds for n seeks = n · seek_seconds / depth       (reblock.cost.estimate)
     seek_seconds        = depth / (random reads per second with depth threads)
 
-Reads bypass the page cache where the file system can (O_DIRECT), else pages are dropped first; writes count until
-they are on the medium. Memory is touched before it is timed. Codecs are timed through the storage adapters, the
-way the engine calls them.
+Reads bypass the page cache where the file system supports O_DIRECT; elsewhere pages are dropped first. Writes are timed
+until they are on the device. Memory is touched before it is timed. Codecs are timed through the storage adapters, as
+the engine calls them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from mmap import mmap
@@ -33,6 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.request import find_device
+from reblock.bench.cold import evict
+from reblock.bench.notify import Notify, silent
 from reblock.cost.flight import PIECE_BYTES
 from reblock.engine.memory.buffers import Region
 from reblock.errors import DiskError, UsageError
@@ -41,15 +43,15 @@ from reblock.storage import registry
 from reblock.storage.location import Where
 from reblock.units import format_size, parse_size
 
-#: Bytes that are written and read where no size is given.
+#: Default number of bytes to write and read.
 DEFAULT_SIZE = "256MiB"
 
-#: Numbers of requests in flight that are tried.
+#: Numbers of requests in flight to try.
 DEPTHS = (1, 2, 4, 8, 16)
-#: How much faster random reads must be for more requests in flight to count.
-WORTHWHILE = 1.2
+#: Gain in random reads per second that justifies more requests in flight.
+MIN_GAIN = 1.2
 
-#: Codecs that are measured, and formats that may hold them.
+#: Codecs to measure, and the formats to look for them in.
 CODECS = ("gzip", "zlib", "zstd", "lz4", "blosc", "lzf", "shuffle", "bz2", "lzma")
 _FORMATS = ("zarr2", "zarr", "hdf5")
 
@@ -61,33 +63,29 @@ _UNIT = (64, 64, 64)
 _BUFFER = (256, 128, 128)
 _FRESH_BYTES = 16 << 20
 
-#: Told what is being measured.
-Tell = Callable[[str], None]
-
 
 def measure_device(
-    path: Where, *, size: str | int = DEFAULT_SIZE, name: str = "measured", tell: Tell | None = None
+    path: Where, *, size: str | int = DEFAULT_SIZE, name: str = "measured", notify: Notify = silent
 ) -> Device:
     """Measure the storage that holds a folder, and this machine's memory and codecs.
 
-    Temporary files of about `size` bytes are made in the folder, and removed again whatever happens.
+    Temporary files of about `size` bytes are created in the folder and always removed again.
     """
     size_bytes = parse_size(size) // _PAGE * _PAGE
-    tell = tell or (lambda _: None)
-    with _folder(os.fspath(path), size_bytes) as folder:
-        flag = _direct(folder)
-        tell("sequential writes and reads")
+    with _temporary_folder(os.fspath(path), size_bytes) as folder:
+        flag = _direct_flag(folder)
+        notify("sequential writes and reads")
         file = os.path.join(folder, "large")
         write_rate = _write_rate(file, size_bytes, flag)
         read_rate = _read_rate(file, size_bytes, flag)
-        tell("random reads")
+        notify("random reads")
         depth, seek = _seeks(file, size_bytes, flag)
         os.unlink(file)
-        tell("small files")
+        notify("small files")
         create, opened = _small_files(os.path.join(folder, "small"), depth)
-        tell("memory")
+        notify("memory")
         memory, fresh = _scatter_rate(), _fresh_rate()
-        decode, encode = _codec_rates(folder, tell)
+        decode, encode = _codec_rates(folder, notify)
     return Device(
         name,
         read_bytes_per_second=_round(read_rate),
@@ -104,19 +102,19 @@ def measure_device(
 
 
 def check_output(path: Where) -> None:
-    """Refuse to write a calibration over anything but an earlier one."""
+    """Refuse an output file that would overwrite anything but an earlier calibration."""
     where = os.fspath(path)
     if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
-        raise UsageError(f"{where}: there is no such folder to write into")
+        raise UsageError(f"{where}: its folder does not exist")
     if os.path.lexists(where):
         try:
             find_device(os.path.abspath(where))
         except UsageError:
-            raise UsageError(f"{where} exists and is no calibration: name another file") from None
+            raise UsageError(f"{where} exists and is not a calibration: name another file") from None
 
 
 def save_device(device: Device, path: Where) -> None:
-    """Write a calibration that `--device FILE` takes, in one step."""
+    """Write a calibration for `--device FILE`, atomically."""
     where = os.fspath(path)
     check_output(where)
     part = f"{where}.{os.getpid()}.part"
@@ -134,15 +132,15 @@ def save_device(device: Device, path: Where) -> None:
 
 
 def _round(value: float) -> float:
-    """Four digits: more were not measured."""
+    """Round to four digits, the precision of a measurement."""
     return float(f"{value:.4g}")
 
 
 @contextmanager
-def _folder(parent: str, size_bytes: int) -> Iterator[str]:
-    """A temporary folder in a folder that has room for what is to be written."""
+def _temporary_folder(parent: str, size_bytes: int) -> Iterator[str]:
+    """A temporary folder inside a folder with enough free space."""
     if size_bytes < 1 << 20:
-        raise UsageError(f"a size of {format_size(size_bytes)} shows nothing: give at least 1 MiB")
+        raise UsageError(f"a size of {format_size(size_bytes)} is too small to measure: give at least 1 MiB")
     try:
         free = shutil.disk_usage(parent).free
         if free < 2 * size_bytes:
@@ -154,8 +152,8 @@ def _folder(parent: str, size_bytes: int) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- threads against the clock
-def race(jobs: Sequence[Iterable[int]], seconds: float = math.inf) -> tuple[int, float]:
-    """Drain iterators, a thread each, until they end or time is up: the sum of what they gave, and the time it took."""
+def run_threads(jobs: Sequence[Iterable[int]], seconds: float = math.inf) -> tuple[int, float]:
+    """Drain each iterator in its own thread until all end or time is up; returns the sum of items and the seconds."""
     stop = Event()
     began = perf_counter()
 
@@ -179,15 +177,15 @@ def race(jobs: Sequence[Iterable[int]], seconds: float = math.inf) -> tuple[int,
 
 
 def _buffer(size: int) -> mmap:
-    """Page-aligned memory, touched, of bytes that no device can compress."""
+    """Page-aligned memory filled with bytes that no device can compress."""
     memory = mmap(-1, size)
     memory[:] = np.random.default_rng(0).bytes(size)
     return memory
 
 
 # ---------------------------------------------------------------- one large file
-def _direct(folder: str) -> int:
-    """The flag that bypasses the page cache, or 0 where the file system does not know it."""
+def _direct_flag(folder: str) -> int:
+    """O_DIRECT, or 0 where the file system does not support it."""
     flag = getattr(os, "O_DIRECT", 0)
     path = os.path.join(folder, "direct")
     try:
@@ -213,13 +211,6 @@ def _opened(path: str, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def evict(descriptor: int) -> None:
-    """Drop a file's pages from the page cache; those not written yet stay, so fsync it first."""
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def _write_rate(path: str, size: int, flag: int) -> float:
     memory = _buffer(PIECE_BYTES)
     with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag) as descriptor:
@@ -229,11 +220,11 @@ def _write_rate(path: str, size: int, flag: int) -> float:
                 yield os.pwrite(descriptor, memoryview(memory)[: size - offset], offset)
 
         began = perf_counter()
-        done, _ = race([write(offsets) for offsets in _dealt(size)])
+        done, _ = run_threads([write(offsets) for offsets in _stream_offsets(size)])
         os.fsync(descriptor)
         elapsed = perf_counter() - began
         if done < size:
-            # Without a signal's interruption only a full disk writes less than it was given.
+            # Only a full disk, or a signal, makes a write short.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         evict(descriptor)
     return done / elapsed
@@ -246,18 +237,18 @@ def _read_rate(path: str, size: int, flag: int) -> float:
             for offset in offsets:
                 yield os.preadv(descriptor, [memoryview(memory)[: size - offset]], offset)
 
-        done, elapsed = race([read(offsets, _buffer(PIECE_BYTES)) for offsets in _dealt(size)])
+        done, elapsed = run_threads([read(offsets, _buffer(PIECE_BYTES)) for offsets in _stream_offsets(size)])
         evict(descriptor)
     return done / elapsed
 
 
-def _dealt(size: int) -> list[range]:
-    """Offsets of pieces, dealt to the streams in turn."""
+def _stream_offsets(size: int) -> list[range]:
+    """Offsets of pieces for each stream, round robin."""
     return [range(stream * PIECE_BYTES, size, _STREAMS * PIECE_BYTES) for stream in range(_STREAMS)]
 
 
 def _seeks(path: str, size: int, flag: int) -> tuple[int, float]:
-    """Requests in flight that are worthwhile, and the seconds of one random read among so many."""
+    """Best number of requests in flight, and the seconds of one random read at that depth."""
     rates: dict[int, float] = {}
     best = 1
     with _opened(path, os.O_RDONLY | flag) as descriptor:
@@ -272,18 +263,18 @@ def _seeks(path: str, size: int, flag: int) -> tuple[int, float]:
 
         pages = list(range(size // _PAGE))
         for depth in DEPTHS:
-            random.Random(depth).shuffle(pages)  # noqa: S311 - where to read is no secret
+            random.Random(depth).shuffle(pages)  # noqa: S311 - offsets are not secret
             evict(descriptor)
-            done, elapsed = race([read(pages[n::depth], memories[n]) for n in range(depth)], _SLICE_SECONDS)
+            done, elapsed = run_threads([read(pages[n::depth], memories[n]) for n in range(depth)], _SLICE_SECONDS)
             rates[depth] = done / elapsed
-            if rates[depth] > WORTHWHILE * rates[best]:
+            if rates[depth] > MIN_GAIN * rates[best]:
                 best = depth
     return best, best / rates[best]
 
 
 # ---------------------------------------------------------------- many small files
 def _small_files(folder: str, depth: int) -> tuple[float, float]:
-    """Seconds to create a small file, and to visit one that is not in the page cache, with so many at once."""
+    """Seconds to create a small file, and to open and read a cold one, with `depth` of them at once."""
     os.mkdir(folder)
     paths = [os.path.join(folder, str(number)) for number in range(_FILES)]
     memory = _buffer(_PAGE)
@@ -302,7 +293,7 @@ def _small_files(folder: str, depth: int) -> tuple[float, float]:
 
     shares = [paths[n::depth] for n in range(depth)]
     began = perf_counter()
-    race([create(share) for share in shares])
+    run_threads([create(share) for share in shares])
     with _opened(folder, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
     created = perf_counter() - began
@@ -310,7 +301,7 @@ def _small_files(folder: str, depth: int) -> tuple[float, float]:
         with _opened(path, os.O_RDONLY) as descriptor:
             os.fsync(descriptor)
             evict(descriptor)
-    _, visited = race([visit(share) for share in shares])
+    _, visited = run_threads([visit(share) for share in shares])
     return created * depth / _FILES, visited * depth / _FILES
 
 
@@ -320,7 +311,7 @@ def _cores() -> int:
 
 
 def _scatter_rate() -> float:
-    """Bytes per second of copying units into boxes of larger buffers, on all cores."""
+    """Bytes per second of copying units into larger buffers, on all cores."""
 
     def scatter(unit: npt.NDArray[Any], buffer: npt.NDArray[Any]) -> Iterator[int]:
         while True:
@@ -329,44 +320,44 @@ def _scatter_rate() -> float:
                 buffer[box] = unit
                 yield unit.nbytes
 
-    # Filled, not zeroed: memory that was never touched is slow the first time, and is no part of the rate.
+    # np.full touches the memory: the first touch is slow and is measured by _fresh_rate.
     jobs = [scatter(_field(), np.full(_BUFFER, 1, np.float32)) for _ in range(_cores())]
-    done, elapsed = race(jobs, _SLICE_SECONDS)
+    done, elapsed = run_threads(jobs, _SLICE_SECONDS)
     return done / elapsed
 
 
 def _fresh_rate() -> float:
-    """Bytes per second of touching memory that nobody has touched before, on all cores."""
+    """Bytes per second of touching fresh memory, on all cores."""
 
     def touch() -> Iterator[int]:
         while True:
-            # A new mapping each time; the one before is given back to the system.
+            # A new mapping each time; the previous one is returned to the system.
             memory, _ = Region().cut(_FRESH_BYTES)
             memory[::_PAGE] = 1
             yield memory.size
 
-    done, elapsed = race([touch() for _ in range(_cores())], _SLICE_SECONDS)
+    done, elapsed = run_threads([touch() for _ in range(_cores())], _SLICE_SECONDS)
     return done / elapsed
 
 
 def _field() -> npt.NDArray[np.float32]:
-    """A smooth field with noise in its last digits: what codecs meet in practice."""
+    """A smooth field with noise in its last digits, typical input of codecs."""
     x, y, z = np.ogrid[tuple(slice(0, 1, complex(0, n)) for n in _UNIT)]
     noise = np.random.default_rng(0).normal(scale=0.01, size=_UNIT)
     field: npt.NDArray[np.float32] = np.round(np.sin(9 * x) * np.cos(7 * y) + z + noise, 3).astype(np.float32)
     return field
 
 
-def _codec_rates(folder: str, tell: Tell) -> tuple[dict[str, float], dict[str, float]]:
-    """Decoded bytes per second by codec, of decoding and of encoding."""
+def _codec_rates(folder: str, notify: Notify) -> tuple[dict[str, float], dict[str, float]]:
+    """Decoded bytes per second of decoding and of encoding, by codec."""
     flat = np.ascontiguousarray(_field()).reshape(-1).view(np.uint8)
     decode: dict[str, float] = {}
     encode: dict[str, float] = {}
     for name in CODECS:
-        store = _store(os.path.join(folder, name), name)
+        store = _empty_store(os.path.join(folder, name), name)
         if store is None:
             continue
-        tell(f"codec {name}")
+        notify(f"codec {name}")
         try:
             decode[name], encode[name] = _codec_rate(store, flat)
         finally:
@@ -377,8 +368,8 @@ def _codec_rates(folder: str, tell: Tell) -> tuple[dict[str, float], dict[str, f
     return decode, encode
 
 
-def _store(path: str, codec: str) -> Store | None:
-    """An empty array with a codec, in the first format that has it."""
+def _empty_store(path: str, codec: str) -> Store | None:
+    """An empty array with a codec, in the first format that supports it."""
     schema = Schema(_UNIT, np.dtype("<f4"), _UNIT, codec=Codec.parse(codec))
     for name in _FORMATS:
         try:
@@ -405,6 +396,6 @@ def _codec_rate(store: Store, flat: Flat) -> tuple[float, float]:
 
     count = _cores()
     outs = [np.full(flat.size, 1, np.uint8) for _ in range(count)]
-    decoded, decoding = race([decode(stored, out) for out in outs], _SLICE_SECONDS)
-    encoded, encoding = race([encode() for _ in range(count)], _SLICE_SECONDS)
+    decoded, decoding = run_threads([decode(stored, out) for out in outs], _SLICE_SECONDS)
+    encoded, encoding = run_threads([encode() for _ in range(count)], _SLICE_SECONDS)
     return _round(decoded / decoding), _round(encoded / encoding)

@@ -25,7 +25,7 @@ def say(_: str) -> None:
 
 def test_validation(folder: Path) -> None:
     told: list[str] = []
-    table = run_cases(12, seed=3, tell=told.append)
+    table = run_cases(12, seed=3, notify=told.append)
     baseline, keep = table.to_json()["rows"]
     assert (keep["cases"], baseline["cases"]) == (12, 4)
     assert table.failures == 0
@@ -43,17 +43,17 @@ def test_validation_notices_a_wrong_model(monkeypatch: pytest.MonkeyPatch) -> No
         return replace(found, seeks=found.seeks + 1)
 
     monkeypatch.setattr(bench_cases, "traffic", wrong)
-    rows = run_cases(2, tell=say).to_json()["rows"]
+    rows = run_cases(2, notify=say).to_json()["rows"]
     assert [row["wrong_seeks"] for row in rows] == [2, 2]
     monkeypatch.setattr(bench_cases, "traffic", count)
     monkeypatch.setattr(bench_cases, "held_elements", lambda sweep: held(sweep) - 1)
-    rows = run_cases(2, tell=say).to_json()["rows"]
+    rows = run_cases(2, notify=say).to_json()["rows"]
     assert [row["wrong_held"] for row in rows] == [2, 2]
 
 
 def test_validation_notices_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_cases, "holds", lambda *_: False)
-    assert run_cases(1, tell=say).failures == 3
+    assert run_cases(1, notify=say).failures == 3
 
 
 def test_cases_are_those_of_the_thesis() -> None:

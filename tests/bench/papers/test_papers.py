@@ -235,7 +235,7 @@ def test_all_tables_together(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bench_papers, name, getattr(papers, name)[:1])
     monkeypatch.setattr(bench_dra, "DRA", [replace(one, rows=one.rows[-1:]) for one in DRA])
     told: list[str] = []
-    tables = bench_papers.reproduce(memory="4GB", tell=told.append)
+    tables = bench_papers.reproduce(memory="4GB", notify=told.append)
     assert len({table.name for table in tables}) == len(tables) == 12
     assert sum(table.failures for table in tables) == 0
     assert len(told) == 5

@@ -28,7 +28,7 @@ def say(_: str) -> None:
 
 
 def test_a_configuration_really_run(folder: Path) -> None:
-    table = run_configs(CONFIGS_3500[:1], [4 * GB, 8 * GB], repeats=1, tell=say)
+    table = run_configs(CONFIGS_3500[:1], [4 * GB, 8 * GB], repeats=1, notify=say)
     rows = table.to_json()["rows"]
     assert [(row["memory_bytes"], row["strategy"]) for row in rows] == [
         (None, "baseline"),
@@ -54,7 +54,7 @@ def test_a_wrong_result_is_noticed(monkeypatch: pytest.MonkeyPatch, folder: Path
 
     real = bench_runs.execute_plan
     monkeypatch.setattr(bench_runs, "execute_plan", execute)
-    table = run_configs(CONFIGS_3500[:1], [4 * GB], repeats=1, tell=say)
+    table = run_configs(CONFIGS_3500[:1], [4 * GB], repeats=1, notify=say)
     assert table.failures == 3
     assert not any(row["verified"] for row in table.to_json()["rows"])
     assert os.listdir(folder) == []
@@ -63,7 +63,7 @@ def test_a_wrong_result_is_noticed(monkeypatch: pytest.MonkeyPatch, folder: Path
 def test_a_wrong_count_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = bench_runs._run
     monkeypatch.setattr(bench_runs, "_run", lambda *words: replace(run(*words), seeks=5))
-    assert run_configs(CONFIGS_3500[:1], [4 * GB], repeats=1, tell=say).failures == 3
+    assert run_configs(CONFIGS_3500[:1], [4 * GB], repeats=1, notify=say).failures == 3
 
 
 def test_nothing_stays_behind_when_interrupted(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -72,14 +72,14 @@ def test_nothing_stays_behind_when_interrupted(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(bench_runs, "execute_plan", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_configs(CONFIGS_3500[:1], [4 * GB], tell=say)
+        run_configs(CONFIGS_3500[:1], [4 * GB], notify=say)
     assert os.listdir(folder) == []
 
 
 @pytest.mark.parametrize("scale", [0, -5, 1, 3, 50])
 def test_scales_that_divide_nothing(scale: int) -> None:
     with pytest.raises(UsageError, match="use 5 or 25"):
-        run_configs(CONFIGS_3500, [4 * GB], scale=scale, tell=say)
+        run_configs(CONFIGS_3500, [4 * GB], scale=scale, notify=say)
 
 
 def test_a_block_that_is_missing_is_wrong(folder: Path) -> None:

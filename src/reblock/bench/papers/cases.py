@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from reblock.bench.notify import Notify
 from reblock.bench.papers.figures import Shape
-from reblock.bench.papers.runs import DEVICE, Array, Tell, create_blocks, holds, store_blocks
+from reblock.bench.papers.runs import DEVICE, Array, create_blocks, holds, store_blocks
 from reblock.cost import held_elements, traffic
 from reblock.engine import View, execute_in_order
 from reblock.engine.recording import RecordingDisk, Visit
@@ -81,7 +82,7 @@ class _Tally:
         )
 
 
-def run_cases(cases: int, *, seed: int = 0, tell: Tell) -> Table:
+def run_cases(cases: int, *, seed: int = 0, notify: Notify) -> Table:
     """So many random cases of KEEP, and baseline on the same grids, executed and counted."""
     rng = random.Random(seed)  # noqa: S311 - cases are no secret
     tallies = _Tally("baseline"), _Tally("keep")
@@ -89,7 +90,7 @@ def run_cases(cases: int, *, seed: int = 0, tell: Tell) -> Table:
     with tempfile.TemporaryDirectory(prefix="reblock-papers-") as folder:
         while tallies[1].cases < cases:
             if tallies[1].cases % 100 == 0:
-                tell(f"validation of the seek model: case {tallies[1].cases} of {cases}")
+                notify(f"validation of the seek model: case {tallies[1].cases} of {cases}")
             side, *pair = _draw(rng)
             largest = max(largest, side)
             array = np.random.default_rng(side).integers(0, 1 << 16, (side,) * 3, dtype="<u2")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
+from reblock.bench.notify import Notify, silent
 from reblock.bench.papers.cases import run_cases
 from reblock.bench.papers.dra import dra_tables
 from reblock.bench.papers.figures import CLUSTERED, CONFIGS_3500, CONFIGS_8000, MULTIPLE, SIZES_3500, SIZES_8000
@@ -33,9 +34,6 @@ __all__ = ["DEFAULT_BUDGETS", "check_run", "execute", "parse_budgets", "reproduc
 DEFAULT_BUDGETS = "4GB,8GB,256GB"
 _LARGE_BUDGET = 256 * 10**9
 
-#: Told which table is being made.
-Tell = Callable[[str], None]
-
 
 def parse_budgets(text: str | Sequence[int]) -> tuple[int, ...]:
     """Budgets from text like `4GB,8GB`."""
@@ -46,31 +44,29 @@ def parse_budgets(text: str | Sequence[int]) -> tuple[int, ...]:
     return budgets
 
 
-def reproduce(*, memory: str | Sequence[int] = DEFAULT_BUDGETS, tell: Tell | None = None) -> list[Table]:
+def reproduce(*, memory: str | Sequence[int] = DEFAULT_BUDGETS, notify: Notify = silent) -> list[Table]:
     """Every table of the papers that arithmetic can reproduce, at full size."""
-    tell = tell or (lambda _: None)
     budgets = parse_budgets(memory)
-    tell("thesis: Table 3")
+    notify("thesis: Table 3")
     tables = [table_3("table3", CONFIGS_3500, SIZES_3500), table_3("table3_large", CONFIGS_8000, SIZES_8000)]
-    tell("thesis: Table 4 and Fig. 5")
+    notify("thesis: Table 4 and Fig. 5")
     cells = [Cell(place, config, budget) for place, config in enumerate(CONFIGS_3500) for budget in budgets]
     tables += [table_4(cells), table_4_seeks(cells), figure_5(cells), figure_5_time(cells)]
-    tell("thesis: the large array")
+    notify("thesis: the large array")
     tables.append(large_array([Cell(place, config, _LARGE_BUDGET) for place, config in enumerate(CONFIGS_8000)]))
-    tell("drafts: clustered and multiple")
+    notify("drafts: clustered and multiple")
     tables += [clustered(), multiple()]
-    tell("DRA: Tables 2 to 4")
+    notify("DRA: Tables 2 to 4")
     return tables + dra_tables()
 
 
 def execute(
-    *, memory: str | Sequence[int] = DEFAULT_BUDGETS, scale: int = 25, cases: int = 1000, tell: Tell | None = None
+    *, memory: str | Sequence[int] = DEFAULT_BUDGETS, scale: int = 25, cases: int = 1000, notify: Notify = silent
 ) -> list[Table]:
     """The thesis' experiments on this machine's disk: its configurations at a scale, its validation of the model."""
-    tell = tell or (lambda _: None)
-    tables = [run_configs(CONFIGS_3500, parse_budgets(memory), scale=scale, tell=tell)]
+    tables = [run_configs(CONFIGS_3500, parse_budgets(memory), scale=scale, notify=notify)]
     if cases:
-        tables.append(run_cases(cases, tell=tell))
+        tables.append(run_cases(cases, notify=notify))
     return tables
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.bench.device import evict
+from reblock.bench.cold import evict
+from reblock.bench.notify import Notify
 from reblock.bench.papers.figures import Config, Shape
 from reblock.cost import PRESETS
 from reblock.engine import View, execute_plan
@@ -37,8 +38,6 @@ SCALES = (5, 25)
 
 #: What plans are made for.
 DEVICE = PRESETS["nvme"]
-#: Told what is being run.
-Tell = Callable[[str], None]
 Array = npt.NDArray[Any]
 
 
@@ -91,7 +90,7 @@ def check_run(scale: int, cases: int = 0) -> None:
 
 
 def run_configs(
-    configs: Sequence[Config], budgets: Sequence[int], *, scale: int = 25, repeats: int = REPEATS, tell: Tell
+    configs: Sequence[Config], budgets: Sequence[int], *, scale: int = 25, repeats: int = REPEATS, notify: Notify
 ) -> Table:
     """Baseline, KEEP and auto through the engine, all lengths divided by `scale`, budgets by its cube."""
     check_run(scale)
@@ -102,7 +101,7 @@ def run_configs(
             array = np.random.default_rng(number).integers(0, 1 << 16, whole, dtype="<u2")
             view = store_blocks(os.path.join(folder, f"source-{number}"), array, source)
             for budget, strategy in _runs(budgets):
-                tell(f"config {number}, {budget / 1e9:g} GB / {scale}³, {strategy}")
+                notify(f"config {number}, {budget / 1e9:g} GB / {scale}³, {strategy}")
                 goal = os.path.join(folder, "target")
                 decision = _decide(view, whole, target, budget // scale**3, strategy)
                 ran = [_run(decision, view, goal, target, array) for _ in range(repeats)]

@@ -1,1 +1,1 @@
-"""`reblock bench peers`: reblock and its peers on the same arrays, with the same memory, in turns."""
+"""`reblock bench peers`: race reblock against its peers on the same arrays with the same memory."""

@@ -1,4 +1,4 @@
-"""Who races, what each can do, and the environments that peers are installed into."""
+"""Contenders: which formats each can write, and the environment that each runs in."""
 
 from __future__ import annotations
 
@@ -7,46 +7,45 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+from reblock.bench.notify import Notify
 from reblock.bench.peers.workloads import Workload
 from reblock.errors import DiskError, UsageError
 
-#: Told what is being done.
-Tell = Callable[[str], None]
-
-#: What says that an environment is complete, and what was asked for.
+#: File that marks an environment as complete and names its packages.
 _STAMP = "reblock-peer.json"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One that can do some of the workloads."""
+    """A tool that can run some of the workloads."""
 
     name: str
-    """What it is called."""
+    """Its name on the command line and in results."""
     module: str
     """Module of `reblock.bench.peers.scripts` that runs it."""
     targets: tuple[str, ...]
     """Formats that it writes."""
     distributions: tuple[str, ...] = ()
-    """What to report the versions of."""
+    """Distributions whose versions are reported."""
     packages: tuple[str, ...] = ()
-    """What its own environment is made of; nothing for what reblock itself needs."""
+    """Requirements of its own environment; empty if it runs in reblock's."""
     program: str | None = None
-    """A program that has to be there."""
+    """Program that must be on the path."""
     debian: str | None = None
-    """The Debian package that has the program."""
+    """Debian package that contains the program."""
     zarr: str = "zarr"
-    """The zarr format that it reads and writes."""
+    """Zarr format that it reads and writes."""
     shards: bool = True
     """Whether it writes shards."""
     copies: bool = False
-    """Whether it leaves the chunks as they are."""
+    """Whether it copies the source without changing its chunks."""
 
     def unable(self, workload: Workload) -> str | None:
-        """Why it cannot do a workload; None if it can."""
+        """Reason why it cannot run a workload; None if it can."""
         if workload.target_format not in self.targets:
             return f"does not write {workload.target_format}"
         if workload.shards and not self.shards:
@@ -57,7 +56,7 @@ class Contender:
 _ZARR = ("zarr",)
 _ALL = ("zarr", "hdf5")
 
-#: All of them; reblock is first.
+#: All contenders, reblock first.
 CONTENDERS = (
     Contender("reblock", "reblock", _ALL, ("reblock",)),
     Contender("cp", "tools", _ALL, program="cp", debian="coreutils", copies=True),
@@ -77,7 +76,7 @@ CONTENDERS = (
 
 
 def find_contenders(names: str | Sequence[str] | None) -> tuple[Contender, ...]:
-    """Contenders by name, in their own order; all of them where none is named. reblock always races."""
+    """Find contenders by name, in the order of CONTENDERS; all without names. reblock always takes part."""
     if names is None:
         return CONTENDERS
     parts = [part.strip() for part in (names.split(",") if isinstance(names, str) else names)]
@@ -89,62 +88,70 @@ def find_contenders(names: str | Sequence[str] | None) -> tuple[Contender, ...]:
 
 
 def default_folder() -> str:
-    """Where environments are kept: the user's cache."""
+    """Folder of the environments, in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(cache, "reblock", "peers")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a contender runs."""
+class Environment:
+    """The Python environment that a contender runs in."""
 
     python: str
-    """Interpreter that runs its module."""
+    """Path of the interpreter."""
     missing: str | None = None
-    """Why it cannot, if it cannot."""
+    """Reason why the contender cannot run; None if it can."""
 
 
-def find_place(contender: Contender, folder: str, tell: Tell) -> Place:
-    """Where a contender runs; its environment is made where it has one and that is not there yet."""
+def find_environment(contender: Contender, folder: str, notify: Notify) -> Environment:
+    """Find a contender's environment; create it if the contender needs its own and it does not exist yet."""
     if contender.program and shutil.which(contender.program) is None:
-        return Place("", f"{contender.program} is not on the path (Debian has it in {contender.debian})")
+        return Environment("", f"{contender.program} is not on the path (Debian has it in {contender.debian})")
     if not contender.packages:
-        return Place(sys.executable)
-    # Contenders of the same packages share an environment.
+        return Environment(sys.executable)
+    # Contenders with the same requirements share an environment.
     same = next(one for one in CONTENDERS if one.packages == contender.packages)
     home = os.path.join(folder, same.name)
     python = os.path.join(home, "bin", "python")
-    if _complete(home, contender):
-        return Place(python)
-    tell(f"{contender.name}: installing {', '.join(contender.packages)} into {home}")
-    return Place(python, _install(home, python, contender))
+    if _is_complete(home, contender):
+        return Environment(python)
+    notify(f"{contender.name}: installing {', '.join(contender.packages)} into {home}")
+    return Environment(python, _install(home, python, contender))
 
 
-def _wanted(contender: Contender) -> dict[str, object]:
+def _requirements(contender: Contender) -> dict[str, object]:
     return {"packages": list(contender.packages), "python": list(sys.version_info[:2])}
 
 
-def _complete(home: str, contender: Contender) -> bool:
+def _is_complete(home: str, contender: Contender) -> bool:
     try:
         with open(os.path.join(home, _STAMP), encoding="utf-8") as file:
-            return bool(json.load(file) == _wanted(contender))
+            return bool(json.load(file) == _requirements(contender))
     except (OSError, ValueError):
         return False
 
 
 def _install(home: str, python: str, contender: Contender) -> str | None:
-    """Make an environment; why that failed, if it did."""
+    """Create an environment; returns the reason if that failed."""
     if os.path.lexists(home) and not os.path.exists(os.path.join(home, "pyvenv.cfg")):
-        raise UsageError(f"{home} exists and is no environment: choose another folder with --peers-dir")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "-qq", "install", *contender.packages]
-    for words in ([sys.executable, "-m", "venv", "--clear", home], pip):
-        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 - words of ours
+        raise UsageError(f"{home} exists and is not an environment: choose another folder with --peers-dir")
+    for words in _install_commands(home, python, contender):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 - our own command
         if done.returncode:
             lines = (done.stderr or done.stdout).strip().splitlines()
             return f"could not be installed: {lines[-1] if lines else 'no reason given'}"
     try:
         with open(os.path.join(home, _STAMP), "w", encoding="utf-8") as file:
-            json.dump(_wanted(contender), file)
+            json.dump(_requirements(contender), file)
     except OSError as error:
         raise DiskError.wrap(error, doing="writing", path=home) from error
     return None
+
+
+def _install_commands(home: str, python: str, contender: Contender) -> tuple[list[str], list[str]]:
+    """Commands that create an environment and fill it; our own pip is used where there is one, which saves seconds."""
+    options = ["--disable-pip-version-check", "-qq", "install", *contender.packages]
+    venv = [sys.executable, "-m", "venv", "--clear"]
+    if find_spec("pip") is None:
+        return [*venv, home], [python, "-m", "pip", *options]
+    return [*venv, "--without-pip", home], [sys.executable, "-m", "pip", "--python", python, *options]

@@ -1,7 +1,7 @@
-"""`reblock bench peers`: reblock and its peers on the same arrays, with the same memory, in turns.
+"""The race: contenders run in rounds on the same arrays with the same memory.
 
-Every run starts with its source out of the page cache and ends when all is on the medium. Contenders take turns, so
-that whatever else the machine does meets all of them; the first round warms up memory and storage, and is not timed. ::
+Every run starts with a source that is not in the page cache and ends after a sync. Contenders alternate, so that other
+load on the machine affects all of them; the first round warms up memory and storage and is not timed. ::
 
     round 0   reblock  cp  zarrs  …        checked, not timed
     round 1   cp  zarrs  …  reblock        checked and timed
@@ -18,20 +18,21 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from reblock.bench.peers.contenders import Contender, Place, Tell, default_folder, find_contenders, find_place
-from reblock.bench.peers.results import Entry, Result, machine
-from reblock.bench.peers.run import Run, clear, make_source, remove, run_once, source_path
+from reblock.bench.notify import Notify, silent
+from reblock.bench.peers.contenders import Contender, Environment, default_folder, find_contenders, find_environment
+from reblock.bench.peers.results import Entry, RaceResult, machine
+from reblock.bench.peers.run import RaceRun, clear, make_source, remove, run_once, source_path
 from reblock.bench.peers.workloads import Workload, find_workloads
 from reblock.errors import DiskError, UsageError
 from reblock.units import format_seconds, format_size
 
-__all__ = ["REPEAT", "Result", "check_output", "document", "race", "save"]
+__all__ = ["REPEAT", "RaceResult", "check_output", "document", "race", "save"]
 
-#: Timed rounds where no number is given.
+#: Default number of timed rounds.
 REPEAT = 3
-#: Folder, in the one that is given, for sources and outputs.
+#: Name of the subfolder for sources and outputs.
 _FOLDER = "reblock-peers"
-#: Room that a workload needs, in arrays: two sources, an output, and what some contenders put between.
+#: Disk space that a workload needs, in arrays: two sources, an output, and intermediate arrays of some contenders.
 _ARRAYS = 4
 
 
@@ -44,20 +45,20 @@ def race(
     folder: str | os.PathLike[str],
     peers: str | os.PathLike[str] | None = None,
     keep: bool = False,
-    tell: Tell = lambda _: None,
-) -> Generator[Result]:
-    """Race the contenders, workload by workload.
+    notify: Notify = silent,
+) -> Generator[RaceResult]:
+    """Race the contenders; yields one result per workload.
 
-    Sources and outputs are made in `folder`, and removed again; with `keep`, sources stay and are used the next time.
+    Sources and outputs are created in `folder` and removed again; with `keep`, sources stay for the next race.
     Peers are installed below `peers` when they are first needed.
     """
     if repeat < 1:
-        raise UsageError(f"at least one round is timed, not {repeat}")
+        raise UsageError(f"at least one round must be timed, not {repeat}")
     wanted = [workload.scaled(scale) for workload in find_workloads(workloads)]
     racing = find_contenders(only)
     here = os.path.join(os.path.abspath(os.fspath(folder)), _FOLDER)
     home = default_folder() if peers is None else os.path.abspath(os.fspath(peers))
-    return _race(wanted, racing, repeat, here, home, keep, tell)
+    return _race(wanted, racing, repeat, here, home, keep, notify)
 
 
 def _race(
@@ -66,21 +67,21 @@ def _race(
     repeat: int,
     folder: str,
     home: str,
-    keep: bool,  # noqa: FBT001 - handed on
-    tell: Tell,
-) -> Generator[Result]:
+    keep: bool,  # noqa: FBT001 - passed on from a keyword
+    notify: Notify,
+) -> Generator[RaceResult]:
     made: set[str] = set()
     try:
         os.makedirs(folder, exist_ok=True)
-        places = _places(workloads, contenders, home, tell)
+        environments = _find_environments(workloads, contenders, home, notify)
         for done, workload in enumerate(workloads, 1):
-            _check_room(workload, folder)
+            _check_free_space(workload, folder)
             for contender, path in _sources([workload], contenders, folder):
                 if not os.path.lexists(path):
-                    tell(f"{workload.name}: making {format_size(workload.nbytes)} of {os.path.basename(path)}")
+                    notify(f"{workload.name}: making {format_size(workload.nbytes)} of {os.path.basename(path)}")
                     make_source(workload, contender.zarr, folder)
                     made.add(path)
-            yield _run_rounds(workload, contenders, places, repeat, folder, tell)
+            yield _run_rounds(workload, contenders, environments, repeat, folder, notify)
             needed = {path for _, path in _sources(workloads[done:], contenders, folder)}
             _discard(made - needed, keep=keep)
             made &= needed
@@ -93,16 +94,18 @@ def _race(
             os.rmdir(folder)
 
 
-def _places(workloads: list[Workload], contenders: tuple[Contender, ...], home: str, tell: Tell) -> dict[str, Place]:
-    """Where contenders run; nothing is installed for one that has nothing to do."""
+def _find_environments(
+    workloads: list[Workload], contenders: tuple[Contender, ...], home: str, notify: Notify
+) -> dict[str, Environment]:
+    """The environment of each contender that can run at least one workload; the others are not installed."""
     return {
-        contender.name: find_place(contender, home, tell)
+        contender.name: find_environment(contender, home, notify)
         for contender in contenders
         if not all(contender.unable(workload) for workload in workloads)
     }
 
 
-def _check_room(workload: Workload, folder: str) -> None:
+def _check_free_space(workload: Workload, folder: str) -> None:
     free, needed = shutil.disk_usage(folder).free, _ARRAYS * workload.nbytes
     if free < needed:
         raise UsageError(
@@ -112,7 +115,7 @@ def _check_room(workload: Workload, folder: str) -> None:
 
 
 def _sources(workloads: list[Workload], contenders: tuple[Contender, ...], folder: str) -> list[tuple[Contender, str]]:
-    """Arrays that workloads are about, each with a contender that reads it."""
+    """Paths of the workloads' sources, each with a contender that reads it."""
     found = {
         source_path(workload, contender.zarr, folder): contender
         for workload in workloads
@@ -131,30 +134,32 @@ def _discard(paths: set[str], *, keep: bool) -> None:
 def _run_rounds(
     workload: Workload,
     contenders: tuple[Contender, ...],
-    places: dict[str, Place],
+    environments: dict[str, Environment],
     repeat: int,
     folder: str,
-    tell: Tell,
-) -> Result:
+    notify: Notify,
+) -> RaceResult:
     able = [contender for contender in contenders if contender.unable(workload) is None]
-    present = [contender for contender in able if not places[contender.name].missing]
-    runs: dict[str, list[Run]] = {contender.name: [] for contender in able}
+    present = [contender for contender in able if not environments[contender.name].missing]
+    runs: dict[str, list[RaceRun]] = {contender.name: [] for contender in able}
     for turn in range(repeat + 1):
         first = turn % len(present)
         for contender in [*present[first:], *present[:first]]:
             if any(run.failed for run in runs[contender.name]):
                 continue
-            run = run_once(contender, places[contender.name].python, workload, folder)
+            run = run_once(contender, environments[contender.name].python, workload, folder)
             runs[contender.name].append(run)
             what = run.failed or f"{format_seconds(run.seconds)}, peak {format_size(run.peak_bytes)}"
-            tell(f"{workload.name}: round {turn} of {repeat}: {contender.name}: {what}")
-    entries = (Entry(one.name, tuple(runs[one.name]), places[one.name].missing) for one in able)
-    return Result(workload, tuple(entries))
+            notify(f"{workload.name}: round {turn} of {repeat}: {contender.name}: {what}")
+    entries = (Entry(one.name, tuple(runs[one.name]), environments[one.name].missing) for one in able)
+    return RaceResult(workload, tuple(entries))
 
 
 # ---------------------------------------------------------------- documents
-def document(results: Sequence[Result], folder: str | os.PathLike[str], *, scale: int, repeat: int) -> dict[str, Any]:
-    """All that was measured, and on what."""
+def document(
+    results: Sequence[RaceResult], folder: str | os.PathLike[str], *, scale: int, repeat: int
+) -> dict[str, Any]:
+    """The JSON document: results and a description of the machine."""
     return {
         "machine": machine(os.fspath(folder)),
         "scale": scale,
@@ -166,10 +171,10 @@ def document(results: Sequence[Result], folder: str | os.PathLike[str], *, scale
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Refuse to write a document over anything but an earlier one."""
+    """Refuse an output file that would overwrite anything but an earlier result."""
     where = os.fspath(path)
     if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
-        raise UsageError(f"{where}: there is no such folder to write into")
+        raise UsageError(f"{where}: its folder does not exist")
     if os.path.lexists(where):
         try:
             with open(where, encoding="utf-8") as file:
@@ -177,11 +182,11 @@ def check_output(path: str | os.PathLike[str]) -> None:
         except (OSError, ValueError, TypeError):
             ours = False
         if not ours:
-            raise UsageError(f"{where} exists and is no result of a race: name another file")
+            raise UsageError(f"{where} exists and is not the result of a race: name another file")
 
 
 def save(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a document to a file."""
+    """Write a JSON document to a file."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=2)

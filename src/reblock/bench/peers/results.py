@@ -1,4 +1,4 @@
-"""What came of a race: medians, ratios, bars, tables and documents."""
+"""Results of a race: medians, ratios, bars, tables and JSON documents."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from reblock.bench.peers.run import Run, cores
+from reblock.bench.peers.run import RaceRun, cores
 from reblock.bench.peers.workloads import Workload
 from reblock.render.tables import Column, Table, number, yes_no
 from reblock.units import format_size
 
-#: The contender that the bars are for.
+#: The contender that the bars apply to.
 OURS = "reblock"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One contender in one workload."""
+    """The runs of one contender on one workload."""
 
     contender: str
-    """Its name."""
-    runs: tuple[Run, ...] = ()
-    """Its runs; the first is there to warm up, and is not timed."""
+    """Name of the contender."""
+    runs: tuple[RaceRun, ...] = ()
+    """Its runs; the first is a warm-up and is not timed."""
     skipped: str | None = None
-    """Why it did not race, if it did not."""
+    """Reason why it did not run; None if it did."""
 
     @property
-    def timed(self) -> tuple[Run, ...]:
+    def timed(self) -> tuple[RaceRun, ...]:
         return () if self.failed else self.runs[1:]
 
     @property
     def failed(self) -> str | None:
-        """The first thing that went wrong."""
+        """The first failure."""
         return next((run.failed for run in self.runs if run.failed), None)
 
     @property
     def seconds(self) -> float | None:
-        """The median."""
+        """Median of the timed runs."""
         return median(run.seconds for run in self.timed) if self.timed else None
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most of all runs."""
+        """Largest peak of all runs."""
         return max(run.peak_bytes for run in self.runs) if self.timed else None
 
     @property
@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def correct(self) -> bool | None:
-        """Whether all its outputs are; None where it made none."""
+        """Whether all its outputs are correct; None without outputs."""
         judged = [run.correct for run in self.runs if run.correct is not None]
         return all(judged) if judged else None
 
@@ -65,31 +65,31 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Result:
-    """One workload."""
+class RaceResult:
+    """The results of all contenders on one workload."""
 
     workload: Workload
-    """What was done."""
+    """The workload."""
     entries: tuple[Entry, ...]
-    """Who did it."""
+    """One entry per contender."""
 
     def entry(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.contender == name), None)
 
     @property
     def reference_seconds(self) -> float | None:
-        """The time that the bar is measured by: the best of those references that raced."""
+        """Time of the fastest of the bar's references that ran."""
         found = [entry.seconds for entry in self.entries if entry.contender in self.workload.bar.references]
         return min((seconds for seconds in found if seconds is not None), default=None)
 
     def ratio(self, entry: Entry) -> float | None:
-        """Time over that of the reference."""
+        """Time divided by the reference's."""
         reference = self.reference_seconds
         return entry.seconds / reference if entry.seconds is not None and reference else None
 
     @property
     def bar_met(self) -> bool | None:
-        """Whether reblock cleared the bar; None where what it is held against did not race."""
+        """Whether reblock met the bar; None if its references did not run."""
         ours, bar = self.entry(OURS), self.workload.bar
         if ours is None or ours.failed:
             return False if ours else None
@@ -105,14 +105,14 @@ class Result:
 
     @property
     def failures(self) -> int:
-        """Wrong outputs, and none of ours: a peer may fail where it is asked for too much."""
+        """Number of wrong outputs, plus one if reblock made none; a peer may give up on a workload."""
         wrong = sum(entry.correct is False for entry in self.entries)
         return wrong + sum(
             entry.contender == OURS and not entry.timed for entry in self.entries if entry.correct is None
         )
 
     def to_table(self) -> Table:
-        """A row for each contender that raced; those that did not are in the notes."""
+        """One row per contender that ran; the notes name the others."""
         budget = self.workload.memory_bytes
         rows = tuple(
             (
@@ -169,7 +169,7 @@ _COLUMNS = (
 
 
 def machine(folder: str) -> dict[str, Any]:
-    """What the race was run on."""
+    """Description of this machine."""
     return {
         "processor": _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": len(cores()),
@@ -181,7 +181,7 @@ def machine(folder: str) -> dict[str, Any]:
 
 
 def _first(path: str, key: str) -> str | None:
-    """The value of the first line `key : value` of a file."""
+    """The value of the first line `key : value` in a file."""
     with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             name, _, value = line.partition(":")
@@ -191,7 +191,7 @@ def _first(path: str, key: str) -> str | None:
 
 
 def _file_system(folder: str) -> str | None:
-    """The kind of file system that a folder is on."""
+    """Type of the file system that holds a folder."""
     where, longest, found = os.path.realpath(folder), "", None
     with suppress(OSError), open("/proc/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:

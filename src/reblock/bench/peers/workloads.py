@@ -1,4 +1,4 @@
-"""The six workloads of `reblock bench peers`, each with its memory budget and the bar that reblock has to clear."""
+"""The workloads of `reblock bench peers`, each with its memory budget and the bar that reblock must meet."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from reblock.units import format_size
 
 Lengths = tuple[int, ...]
 
-#: No scaled budget is smaller than this, and than so many of the largest chunks.
-LEAST_MEMORY_BYTES, LEAST_CHUNKS = 1 << 20, 12
+#: Minimum of a scaled budget: bytes, and multiples of the largest chunk.
+MIN_MEMORY_BYTES, MIN_CHUNKS = 1 << 20, 12
 
 
 @dataclass(frozen=True)
 class Bar:
-    """How fast reblock has to be, and how small its output."""
+    """Limits on reblock's time and on the size of its output."""
 
     factor: float
-    """Most of its time, as a multiple of the best reference's."""
+    """Limit of its time, as a multiple of the fastest reference's."""
     references: tuple[str, ...]
-    """Contenders that it is held against."""
+    """Contenders that its time is compared with."""
     size_factor: float | None = None
-    """Most of its output, as a multiple of the size reference's."""
+    """Limit of its output's size, as a multiple of the size reference's; None for no limit."""
     size_reference: str | None = None
-    """Contender whose output is the measure."""
+    """Contender that its output's size is compared with."""
 
     def __str__(self) -> str:
         who = self.references[0] if len(self.references) == 1 else f"the best of {', '.join(self.references)}"
@@ -47,23 +47,23 @@ class Workload:
     shape: Lengths
     """Lengths of the array."""
     dtype: str
-    """Type of an element."""
+    """Element type."""
     source_format: str
     """zarr, npy or hdf5."""
     source_chunks: Lengths
-    """Chunks of the source; of a contiguous one its rows."""
+    """Chunks of the source; rows for a contiguous source."""
     target_format: str
     """zarr or hdf5."""
     chunks: Lengths
     """Chunks of the target."""
     memory_bytes: int
-    """Memory that a contender may take."""
+    """Memory budget of a contender."""
     bar: Bar
-    """What reblock has to do."""
+    """Bar that reblock must meet."""
     codec: str = "none"
     """Codec of source and target."""
     chunks_per_shard: Lengths | None = None
-    """Chunks of a shard of the target along each axis."""
+    """Number of chunks per shard along each axis; None for a target without shards."""
 
     @property
     def shards(self) -> Lengths | None:
@@ -73,12 +73,12 @@ class Workload:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array, decoded."""
+        """Decoded bytes of the array."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def title(self) -> str:
-        """What it is, in one line."""
+        """One line that describes it."""
         before = "" if self.source_format == "npy" else f" {lengths_text(self.source_chunks)}"
         shards = f" in shards of {lengths_text(self.shards)}" if self.shards else ""
         codec = "" if self.codec == "none" else f", {self.codec}"
@@ -89,7 +89,7 @@ class Workload:
         )
 
     def scaled(self, scale: int) -> Workload:
-        """The same with lengths and memory divided by a number; chunks shrink less, so there are fewer."""
+        """Divide lengths by `scale`, the memory by its power, and chunk lengths by its square root only."""
         if scale < 1:
             raise UsageError(f"a scale is at least 1, not {scale}")
         shape = tuple(max(1, length // scale) for length in self.shape)
@@ -103,7 +103,7 @@ class Workload:
         )
         small = replace(self, shape=shape, source_chunks=before, chunks=after, chunks_per_shard=shards)
         largest = max(prod(small.source_chunks), prod(small.shards or small.chunks)) * np.dtype(self.dtype).itemsize
-        least = min(self.memory_bytes, max(LEAST_MEMORY_BYTES, LEAST_CHUNKS * largest))
+        least = min(self.memory_bytes, max(MIN_MEMORY_BYTES, MIN_CHUNKS * largest))
         return replace(small, memory_bytes=max(least, self.memory_bytes // scale ** len(shape)))
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ _SMALL = Workload(
     Bar(0.6, ("tensorstore", "zarrs")),
 )
 
-#: All of them, in the order they are run.
+#: All workloads, in the order in which they run.
 WORKLOADS = (
     Workload("W1", (840,) * 3, "<f4", "zarr", (84,) * 3, "zarr", (120,) * 3, 1 << 30, Bar(0.6, ("cp",))),
     _SLICES,
@@ -169,7 +169,7 @@ WORKLOADS = (
 
 
 def find_workloads(names: Sequence[str]) -> tuple[Workload, ...]:
-    """Workloads by name, in their own order; all of them where none is named."""
+    """Find workloads by name, in the order of WORKLOADS; all without names."""
     known = {workload.name.lower(): workload for workload in WORKLOADS}
     wanted = {name.lower() for name in names}
     for name in names:

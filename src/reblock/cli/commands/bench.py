@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
+from reblock.bench.notify import Notify, silent
 from reblock.cli.options import as_json as json_option
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError
 
 if TYPE_CHECKING:
-    from reblock.bench.peers.race import Result
+    from reblock.bench.peers.race import RaceResult
     from reblock.render.tables import Table
 
 
@@ -28,9 +28,9 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def _tell() -> Callable[[str], None] | None:
-    """Says what is being done, where a person is looking."""
-    return say if sys.stderr is not None and sys.stderr.isatty() else None
+def _notify() -> Notify:
+    """Prints progress messages if stderr is a terminal."""
+    return say if sys.stderr is not None and sys.stderr.isatty() else silent
 
 
 @command.command(
@@ -58,7 +58,7 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
     if output is not None:
         bench_device.check_output(output)
     measured = bench_device.measure_device(
-        path, size=size or bench_device.DEFAULT_SIZE, name=name or "measured", tell=_tell()
+        path, size=size or bench_device.DEFAULT_SIZE, name=name or "measured", notify=_notify()
     )
     if output is not None:
         bench_device.save_device(measured, output)
@@ -91,9 +91,9 @@ def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | 
     bench_papers.check_run(scale, cases)
     if folder is not None:
         _make(folder)
-    found = bench_papers.reproduce(memory=budgets, tell=_tell())
+    found = bench_papers.reproduce(memory=budgets, notify=_notify())
     if run:
-        found += bench_papers.execute(memory=budgets, scale=scale, cases=cases, tell=_tell())
+        found += bench_papers.execute(memory=budgets, scale=scale, cases=cases, notify=_notify())
     if folder is not None:
         _write(found, folder)
     failures = sum(table.failures for table in found)
@@ -151,10 +151,10 @@ def peers(
     if output is not None:
         bench_peers.check_output(output)
     where = folder or tempfile.gettempdir()
-    found: list[Result] = []
+    found: list[RaceResult] = []
     document = bench_peers.document(found, where, scale=scale, repeat=repeat)
     race = bench_peers.race(
-        workloads, only=only, repeat=repeat, scale=scale, folder=where, peers=peers_dir, keep=keep, tell=say
+        workloads, only=only, repeat=repeat, scale=scale, folder=where, peers=peers_dir, keep=keep, notify=say
     )
     with closing(race):
         for result in race:

@@ -1,5 +1,5 @@
-"""Contenders of `reblock bench peers`, a module each; every run has a process of its own, in its own environment.
+"""Scripts of `reblock bench peers`: one module per contender; each run is a process in the contender's environment.
 
-A module has `run(job)`, which does the copy that the job describes and says what it took. Modules here import
-nothing of reblock but each other, so they also work where reblock is not installed; `__main__` makes that possible.
+A contender's module has `run(job)`, which makes the copy and returns what it measured. Except `reblock`, these modules
+import nothing of reblock but each other, so they also run where reblock is not installed; see `__main__`.
 """

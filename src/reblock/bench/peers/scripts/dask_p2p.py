@@ -1,4 +1,4 @@
-"""dask's peer-to-peer shuffle on a local cluster, through disk."""
+"""dask's peer-to-peer shuffle through disk, on a local cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import dask
 import dask.array
 from distributed import Client, LocalCluster
 
-from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.job import PeerJob
 from reblock.bench.peers.scripts.measure import measure
-from reblock.bench.peers.scripts.regions import grouped
+from reblock.bench.peers.scripts.regions import group_lengths
 from reblock.bench.peers.scripts.zarr_arrays import create_target, open_source
 
 
-def run(job: Job) -> dict[str, Any]:
-    """Copy in one graph; the cluster is started before the time runs."""
+def run(job: PeerJob) -> dict[str, Any]:
+    """Copy with one graph; the cluster starts before the clock does."""
     settings = {
-        # A limit on the worker makes it wait for ever or kills it, so the budget goes to the buffers of the shuffle.
+        # A worker with a memory limit hangs or is killed, so the budget limits the shuffle's buffers instead.
         "distributed.p2p.comm.buffer": job.memory_bytes // 8,
         "distributed.p2p.storage.buffer": job.memory_bytes // 8,
     }
@@ -35,8 +35,8 @@ def run(job: Job) -> dict[str, Any]:
         return measure(lambda: copy(job))
 
 
-def copy(job: Job) -> None:
-    """Shuffle everything at once: what does not fit lies on disk."""
+def copy(job: PeerJob) -> None:
+    """Shuffle the whole array at once; what exceeds the buffers goes to disk."""
     source, target = open_source(job), create_target(job)
-    blocks = dask.array.from_array(source, chunks=grouped(job, job.memory_bytes // 16), name=False)
+    blocks = dask.array.from_array(source, chunks=group_lengths(job, job.memory_bytes // 16), name=False)
     dask.array.store(blocks.rechunk(job.unit, method="p2p"), target, lock=False)

@@ -1,4 +1,4 @@
-"""h5py: a loop over regions."""
+"""h5py: a loop over regions that fit into the budget."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import h5py
 
-from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.job import DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import measure
 from reblock.bench.peers.scripts.regions import regions
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: PeerJob) -> dict[str, Any]:
     """Copy region by region."""
     return measure(lambda: copy(job))
 
 
-def copy(job: Job) -> None:
-    """Chunks that are being written have a cache for a few of them; the rest of the memory is the region's."""
+def copy(job: PeerJob) -> None:
+    """Copy; the chunk cache holds a few chunks, and the region gets the rest of the memory."""
     cache = 4 * (job.bytes_of(job.chunks) + job.bytes_of(job.source_chunks))
     with h5py.File(job.source, "r", rdcc_nbytes=cache) as source, h5py.File(job.target, "w", rdcc_nbytes=cache) as file:
         target = create(file, job, job.chunks)
@@ -25,8 +25,8 @@ def copy(job: Job) -> None:
             target[region] = source[DATASET][region]
 
 
-def create(file: h5py.File, job: Job, chunks: tuple[int, ...]) -> h5py.Dataset:
-    """An empty dataset of the job's shape, type and codec."""
+def create(file: h5py.File, job: PeerJob, chunks: tuple[int, ...]) -> h5py.Dataset:
+    """Create an empty dataset with the job's shape, dtype and codec."""
     return file.create_dataset(
         DATASET, shape=job.shape, dtype=job.dtype, chunks=chunks, shuffle=True, compression="gzip", compression_opts=4
     )

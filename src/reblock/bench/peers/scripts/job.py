@@ -1,4 +1,4 @@
-"""What a contender is asked to do: copy an array into other chunks, with so much memory, on so many threads."""
+"""PeerJob: one copy that a contender makes, with its memory budget and number of threads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DATASET = "data"
 
 
 @dataclass(frozen=True)
-class Job:
-    """One copy."""
+class PeerJob:
+    """One copy of an array into other chunks."""
 
     contender: str
-    """Who does it."""
+    """Name of the contender that makes the copy."""
     source: str
     """Folder or file of the array."""
     target: str
-    """Folder or file to make."""
+    """Folder or file to create."""
     scratch: str
-    """Folder for what lies between; it is there, and is emptied afterwards."""
+    """Existing folder for intermediate files; it is emptied afterwards."""
     source_format: str
     """zarr, zarr2, npy or hdf5."""
     target_format: str
@@ -33,25 +33,25 @@ class Job:
     shape: Lengths
     """Lengths of the axes."""
     dtype: str
-    """Type of an element, as numpy writes it."""
+    """Element type, as numpy writes it."""
     source_chunks: Lengths
-    """Chunks of the source; of a contiguous one its rows."""
+    """Chunks of the source; rows for a contiguous source."""
     chunks: Lengths
     """Chunks of the target."""
     shards: Lengths | None
-    """Shards of the target, if it has any."""
+    """Shards of the target; None for a target without shards."""
     codec: str
-    """Codec of both: none, blosc:zstd:3 or shuffle+gzip:4."""
+    """Codec of source and target: none, blosc:zstd:3 or shuffle+gzip:4."""
     memory_bytes: int
-    """Memory that the copy may take."""
+    """Memory budget of the copy."""
     threads: int
-    """Threads that may work at once."""
+    """Number of threads that may run at once."""
     seed: int = 0
-    """Where the source's noise starts."""
+    """Seed of the source's noise."""
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Job:
-        """A job from its document."""
+    def from_json(cls, document: dict[str, Any]) -> PeerJob:
+        """Build a job from its JSON document."""
         fields: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
         }
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def unit(self) -> Lengths:
-        """What is written whole: a shard, or a chunk."""
+        """Shape of the objects in the target: shards, or chunks without shards."""
         return self.shards or self.chunks
 
     @property
@@ -71,9 +71,9 @@ class Job:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array, decoded."""
+        """Decoded bytes of the array."""
         return prod(self.shape) * self.itemsize
 
     def bytes_of(self, lengths: Lengths) -> int:
-        """Bytes of a box of these lengths, decoded."""
+        """Decoded bytes of a box with these lengths."""
         return prod(lengths) * self.itemsize

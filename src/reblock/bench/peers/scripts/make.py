@@ -1,6 +1,6 @@
-"""Sources: a smooth field with noise, made plane by plane from a seed, so that it is the same everywhere.
+"""Sources: a smooth field with noise, made plane by plane from a seed, so that it is the same on every machine.
 
-Values are multiples of a step, as measurements are, and the noise is some steps wide: codecs halve what they get.
+Values are multiples of a step, as measurements are, and the noise is a few steps wide: codecs halve such data.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.bench.peers.scripts.h5py import create as create_dataset
-from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.job import PeerJob
 from reblock.bench.peers.scripts.zarr_arrays import create as create_zarr
 
-#: Bytes that are made at once; the planes of one source chunk where that is more.
+#: Bytes generated at once; at least the planes of one source chunk.
 SLAB_BYTES = 64 << 20
-#: Steps in which values come, of an amplitude of 1; and how many of them the noise has.
+#: Steps per unit of amplitude, and standard deviation of the noise in steps.
 STEPS, NOISE = 16384, 300.0
 
 
-def run(job: Job) -> dict[str, Any]:
-    """Make the source of a job at its target path."""
+def run(job: PeerJob) -> dict[str, Any]:
+    """Create the source of a job at the job's target path."""
     if job.target_format == "npy":
         with open(job.target, "wb") as file:
             header = {"descr": np.dtype(job.dtype).str, "fortran_order": False, "shape": job.shape}
@@ -42,8 +42,8 @@ def run(job: Job) -> dict[str, Any]:
     return {}
 
 
-def slabs(job: Job) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-    """The array from its first plane to its last, whole source chunks at a time."""
+def slabs(job: PeerJob) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+    """Yield the array from its first plane to its last, in slabs of whole source chunks."""
     plane = job.bytes_of(job.shape[1:])
     step = job.source_chunks[0] * max(1, SLAB_BYTES // (plane * job.source_chunks[0]))
     for start in range(0, job.shape[0], step):
@@ -51,8 +51,8 @@ def slabs(job: Job) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         yield slice(planes.start, planes.stop), np.stack([_plane(job, number) for number in planes])
 
 
-def _plane(job: Job, number: int) -> npt.NDArray[Any]:
-    """One plane; it depends on its number alone."""
+def _plane(job: PeerJob, number: int) -> npt.NDArray[Any]:
+    """Make one plane; its values depend only on the seed and its number."""
     kind = np.dtype(job.dtype)
     rng = np.random.default_rng([job.seed, number])
     values = rng.standard_normal(job.shape[1:], dtype=np.float32)

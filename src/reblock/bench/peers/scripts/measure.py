@@ -1,4 +1,4 @@
-"""What a copy takes: seconds until all is on the medium, and memory above what the process had before it."""
+"""Measures a copy: seconds until everything is on the device, and memory above the process' size before it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def measure(copy: Callable[[], object]) -> dict[str, Any]:
-    """Run a copy and sync; seconds, peak of memory above the start, user and system seconds.
+    """Run a copy and sync; returns seconds, peak memory above the start, and user and system seconds.
 
-    Processes that were started for the copy count too: their peaks are added up.
+    Child processes that exist before the copy count too: their peaks are added up.
     """
     before = {process: resident(process) for process in family()}
     used = _cpu(before)
@@ -27,7 +27,7 @@ def measure(copy: Callable[[], object]) -> dict[str, Any]:
 
 
 def _cpu(processes: Iterable[int]) -> tuple[float, float]:
-    """User and system seconds of this process, of those below it that have ended, and of those that run."""
+    """User and system seconds of this process, of its finished children, and of the running processes given."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     user, system = sum(one.ru_utime for one in used), sum(one.ru_stime for one in used)
     for process in processes:
@@ -41,22 +41,22 @@ def _cpu(processes: Iterable[int]) -> tuple[float, float]:
 
 
 def _stat(process: int) -> list[str]:
-    """Fields of the kernel's line on a process, from its state on; zeros if it is gone."""
+    """Fields of /proc/PID/stat from the state on; zeros if the process is gone."""
     with suppress(OSError), open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-        # The name of a program, in parentheses, may hold anything.
+        # The program's name, in parentheses, may contain spaces and parentheses.
         return file.read().rpartition(")")[2].split()
     return ["0"] * 50
 
 
 def resident(process: int) -> int:
-    """Bytes that a process holds now; its peak starts again from here, where the kernel can do that."""
+    """Resident bytes of a process; also resets its peak, where the kernel can do that."""
     with suppress(OSError), open(f"/proc/{process}/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
     return _status(process, "VmRSS")
 
 
 def peak_of(process: int) -> int:
-    """Most bytes that a process has held; 0 if it is gone."""
+    """Peak resident bytes of a process; 0 if it is gone."""
     return _status(process, "VmHWM")
 
 
@@ -69,7 +69,7 @@ def _status(process: int, key: str) -> int:
 
 
 def family() -> Iterator[int]:
-    """The process itself and all below it."""
+    """Yield the ids of this process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         parents.setdefault(int(_stat(int(name))[1]), []).append(int(name))

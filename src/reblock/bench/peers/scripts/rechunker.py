@@ -1,4 +1,4 @@
-"""rechunker: at most one array between source and target, carried out by dask on threads."""
+"""rechunker: at most one intermediate array, executed by dask on threads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import zarr
 from numcodecs import Blosc
 from rechunker import rechunk
 
-from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.job import PeerJob
 from reblock.bench.peers.scripts.measure import measure
-from reblock.bench.peers.scripts.regions import grouped
-from reblock.bench.peers.scripts.rows import Rows
+from reblock.bench.peers.scripts.regions import group_lengths
+from reblock.bench.peers.scripts.rows import RowSource
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: PeerJob) -> dict[str, Any]:
     """Plan and execute."""
     return measure(lambda: copy(job))
 
 
-def copy(job: Job) -> None:
-    """Its budget is that of one worker, so the threads share the memory."""
+def copy(job: PeerJob) -> None:
+    """Copy; rechunker's budget is per worker, so each thread gets an equal share."""
     source: Any
     if job.source_format == "npy":
-        source = dask.array.from_array(Rows(job.source), chunks=grouped(job, job.memory_bytes // 16), name=False)
+        source = dask.array.from_array(
+            RowSource(job.source), chunks=group_lengths(job, job.memory_bytes // 16), name=False
+        )
     else:
         source = zarr.open_array(job.source, mode="r")
     plan = rechunk(

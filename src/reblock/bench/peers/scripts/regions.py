@@ -1,7 +1,7 @@
-"""Regions for contenders that take no budget: boxes of whole target chunks that fit into it.
+"""Regions for contenders without a memory budget of their own: boxes of whole target chunks that fit into it.
 
-Of all boxes that fit, those that read the fewest bytes of whole source chunks are taken, and of these the largest.
-What is read is a product over axes, so every choice is priced without listing a region. ::
+Of all box shapes that fit, the one that reads the fewest bytes of whole source chunks is used; the largest of equals.
+The bytes read are a product over axes, so every shape is priced without listing its regions. ::
 
     bytes read = Π over axes of Σ over regions of the length of the source chunks that the region meets
 """
@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 
-from reblock.bench.peers.scripts.job import Job, Lengths
+from reblock.bench.peers.scripts.job import Lengths, PeerJob
 
-Region = tuple[slice, ...]
+#: One slice per axis.
+Slices = tuple[slice, ...]
 
 
-def regions(job: Job, memory_bytes: int) -> Iterator[Region]:
-    """Boxes that cover the array, each of at most so many bytes, or of one unit where that is more."""
+def regions(job: PeerJob, memory_bytes: int) -> Iterator[Slices]:
+    """Yield boxes that cover the array, each within the memory given, or one unit where a unit is larger."""
     lengths = region_lengths(job, memory_bytes)
     steps = (range(0, whole, length) for whole, length in zip(job.shape, lengths, strict=True))
     for corner in product(*steps):
@@ -28,8 +29,8 @@ def regions(job: Job, memory_bytes: int) -> Iterator[Region]:
         )
 
 
-def region_lengths(job: Job, memory_bytes: int) -> Lengths:
-    """The best lengths of regions."""
+def region_lengths(job: PeerJob, memory_bytes: int) -> Lengths:
+    """Lengths of the regions that read the fewest bytes."""
     axes = [_choices(*axis) for axis in zip(job.shape, job.unit, job.source_chunks, strict=True)]
     fitting = [choice for choice in product(*axes) if job.bytes_of(tuple(one[0] for one in choice)) <= memory_bytes]
     if not fitting:
@@ -39,20 +40,20 @@ def region_lengths(job: Job, memory_bytes: int) -> Lengths:
 
 
 def _choices(whole: int, unit: int, chunk: int) -> list[tuple[int, int]]:
-    """Lengths of regions along an axis, all multiples of the unit, and what each makes it read."""
+    """Region lengths along an axis, all multiples of the unit, each with the elements that it reads."""
     return [
-        (length, sum(_met(start, min(start + length, whole), chunk, whole) for start in range(0, whole, length)))
+        (length, sum(_touched(start, min(start + length, whole), chunk, whole) for start in range(0, whole, length)))
         for length in (*range(unit, whole, unit), whole)
     ]
 
 
-def _met(start: int, stop: int, chunk: int, whole: int) -> int:
-    """Elements of the chunks that a range meets."""
+def _touched(start: int, stop: int, chunk: int, whole: int) -> int:
+    """Elements of the chunks that a range touches."""
     return min(-(-stop // chunk) * chunk, whole) - start // chunk * chunk
 
 
-def pieces(job: Job, region: Region, most_bytes: int) -> Iterator[Region]:
-    """A region cut between source chunks, so that the chunks that a piece meets have at most so many bytes."""
+def pieces(job: PeerJob, region: Slices, most_bytes: int) -> Iterator[Slices]:
+    """Cut a region between source chunks, so that the chunks that a piece touches have at most `most_bytes`."""
     steps = _fill(job, most_bytes, reversed(range(len(job.shape))))
     cuts = (
         sorted({side.start, *range(-(-side.start // step) * step, side.stop, step)})
@@ -63,13 +64,13 @@ def pieces(job: Job, region: Region, most_bytes: int) -> Iterator[Region]:
         yield tuple(slice(*pair) for pair in piece)
 
 
-def grouped(job: Job, most_bytes: int) -> Lengths:
-    """Whole source chunks together, as many along the first axes as fit into so many bytes."""
+def group_lengths(job: PeerJob, most_bytes: int) -> Lengths:
+    """Lengths of a group of whole source chunks of at most `most_bytes`, extended along the first axes first."""
     return _fill(job, most_bytes, range(len(job.shape)))
 
 
-def _fill(job: Job, most_bytes: int, axes: Iterable[int]) -> Lengths:
-    """Lengths of a box of whole source chunks that is stretched axis by axis."""
+def _fill(job: PeerJob, most_bytes: int, axes: Iterable[int]) -> Lengths:
+    """Lengths of a box of whole source chunks, extended axis by axis in the order given."""
     lengths = list(job.source_chunks)
     for axis in axes:
         fit = max(1, most_bytes // job.bytes_of(tuple(lengths)))

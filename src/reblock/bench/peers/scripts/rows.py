@@ -1,4 +1,4 @@
-"""Rows of an .npy file, read with plain reads: mapped pages would count as memory of the process."""
+"""RowSource: an .npy file read with plain reads, because mapped pages would count as memory of the process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Rows:
-    """An array in an .npy file that gives boxes; whole rows are read."""
+class RowSource:
+    """An array in an .npy file that can be sliced; it reads whole rows."""
 
     def __init__(self, path: str) -> None:
         mapped = np.load(path, mmap_mode="r")

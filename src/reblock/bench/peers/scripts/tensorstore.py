@@ -1,4 +1,4 @@
-"""tensorstore: a loop over regions, each read piece by piece and written at once."""
+"""tensorstore: a loop over regions; each is read in pieces and written in one call."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 import numpy.typing as npt
 import tensorstore
 
-from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.job import PeerJob
 from reblock.bench.peers.scripts.measure import measure
-from reblock.bench.peers.scripts.regions import Region, pieces, regions
-from reblock.bench.peers.scripts.rows import Rows
+from reblock.bench.peers.scripts.regions import Slices, pieces, regions
+from reblock.bench.peers.scripts.rows import RowSource
 
-#: Files that may be read or written at once.
+#: Number of files that may be read or written at once.
 FILES = 32
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: PeerJob) -> dict[str, Any]:
     """Copy region by region."""
     return measure(lambda: copy(job))
 
 
-def copy(job: Job) -> None:
-    """Half of the memory is the region's; chunks that are asked for together are held together, so reads are cut."""
+def copy(job: PeerJob) -> None:
+    """Copy; a region gets half of the memory, and reads are cut into pieces because all chunks of a read are held."""
     context = tensorstore.Context(
         {
             "data_copy_concurrency": {"limit": job.threads},
             "file_io_concurrency": {"limit": FILES},
-            # All is synced once at the end, which is part of the time.
+            # One sync at the end, inside the measured time.
             "file_io_sync": False,
         }
     )
@@ -39,15 +39,15 @@ def copy(job: Job) -> None:
         target[region].write(read(region), can_reference_source_data_indefinitely=True).result()
 
 
-def _reader(job: Job, context: Any) -> Callable[[Region], npt.NDArray[Any]]:
-    """What gives a region in memory."""
+def _reader(job: PeerJob, context: Any) -> Callable[[Slices], npt.NDArray[Any]]:
+    """A function that reads a region into memory."""
     if job.source_format == "npy":
-        return Rows(job.source).__getitem__
+        return RowSource(job.source).__getitem__
     source = tensorstore.open(
         {"driver": "zarr3", "kvstore": {"driver": "file", "path": job.source}}, context=context, open=True
     ).result()
 
-    def read(region: Region) -> npt.NDArray[Any]:
+    def read(region: Slices) -> npt.NDArray[Any]:
         buffer = np.empty([side.stop - side.start for side in region], job.dtype)
         origin = tensorstore.array(buffer, context=context)[
             tensorstore.d[:].translate_to[[side.start for side in region]]
@@ -59,7 +59,7 @@ def _reader(job: Job, context: Any) -> Callable[[Region], npt.NDArray[Any]]:
     return read
 
 
-def _target(job: Job) -> dict[str, Any]:
+def _target(job: PeerJob) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
     if job.codec != "none":
         blosc = {"cname": "zstd", "clevel": 3, "shuffle": "shuffle", "typesize": job.itemsize, "blocksize": 0}

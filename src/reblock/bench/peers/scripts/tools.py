@@ -1,4 +1,4 @@
-"""Programs: cp, h5repack and nccopy, timed as whole processes."""
+"""Command-line programs: cp, h5repack and nccopy, timed as whole processes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import Any, Self
 
-from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.job import DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import peak_of
 
-#: How often the memory of a program is looked at; its peak only ever grows.
-_LOOK_SECONDS = 0.005
+#: Interval at which a program's peak memory is read.
+_POLL_SECONDS = 0.005
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: PeerJob) -> dict[str, Any]:
     """Run the program and sync."""
-    words = _words(job)
+    words = _command(job)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = perf_counter()
     with (
-        subprocess.Popen(words, stdin=subprocess.DEVNULL) as process,  # noqa: S603 - words of ours
-        _Watch(process.pid) as watch,
+        subprocess.Popen(words, stdin=subprocess.DEVNULL) as process,  # noqa: S603 - our own command
+        ProcessWatch(process.pid) as watch,
     ):
         code = process.wait()
     os.sync()
@@ -41,14 +41,14 @@ def run(job: Job) -> dict[str, Any]:
     }
 
 
-class _Watch:
-    """Looks at the memory of a process while it runs; what it had before it started its program is not counted."""
+class ProcessWatch:
+    """Reads the peak memory of a process repeatedly while it runs."""
 
     def __init__(self, process: int) -> None:
         self.peak = 0
         self._process = process
         self._over = Event()
-        self._thread = Thread(target=self._look)
+        self._thread = Thread(target=self._poll)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -58,14 +58,14 @@ class _Watch:
         self._over.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         over = False
         while not over:
             self.peak = max(self.peak, peak_of(self._process))
-            over = self._over.wait(_LOOK_SECONDS)
+            over = self._over.wait(_POLL_SECONDS)
 
 
-def _words(job: Job) -> list[str]:
+def _command(job: PeerJob) -> list[str]:
     if job.contender == "cp":
         return ["cp", "-r", job.source, job.target]
     if job.contender == "h5repack":
@@ -79,7 +79,7 @@ def _words(job: Job) -> list[str]:
 
 
 def _version(program: str) -> str:
-    """What a program says of itself."""
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - of ours
+    """A program's version, from its --version."""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     found = re.search(r"(?:version|\)) (\d+\.[\w.]+)", told.stdout + told.stderr, re.IGNORECASE)
     return found[1] if found else "?"

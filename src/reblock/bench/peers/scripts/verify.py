@@ -1,4 +1,4 @@
-"""The judge: zarr-python, h5py and numpy read source and target, and every element is compared."""
+"""The judge: reads source and target with zarr-python, h5py or numpy and compares every element."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import h5py
 import numpy as np
 import zarr
 
-from reblock.bench.peers.scripts.job import DATASET, Job
+from reblock.bench.peers.scripts.job import DATASET, PeerJob
 from reblock.bench.peers.scripts.regions import regions
 from reblock.bench.peers.scripts.zarr_arrays import BLOSC, open_source
 
-#: Memory that a comparison takes.
+#: Memory budget of a comparison.
 MEMORY_BYTES = 1 << 30
 
 
-def run(job: Job) -> dict[str, Any]:
-    """Whether the target is what the job wants; why not, if it is not; and the bytes that it takes."""
+def run(job: PeerJob) -> dict[str, Any]:
+    """Whether the target is correct, why it is not, and its size in bytes."""
     why = _layout(job) or _values(job)
     return {"correct": not why, "why": why, "size_bytes": size_of(job.target)}
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file, or of all files below a folder."""
+    """Size of a file, or of all files below a folder."""
     if os.path.isfile(path):
         return os.path.getsize(path)
     return sum(os.path.getsize(os.path.join(base, name)) for base, _, files in os.walk(path) for name in files)
 
 
-def _layout(job: Job) -> str:
-    """How chunks and codec differ from what was asked for."""
+def _layout(job: PeerJob) -> str:
+    """Differences of shape, dtype, chunks, shards and codec from the job; empty if there are none."""
     if job.target_format == "npy":
         return ""
     found: dict[str, Any]
@@ -51,15 +51,15 @@ def _layout(job: Job) -> str:
 
 
 def _codec(stage: Any) -> str:
-    """A compressor as jobs name it."""
+    """A compressor's name in the notation of jobs."""
     settings = stage.get_config() if hasattr(stage, "get_config") else stage.to_dict()["configuration"]
     shuffled = settings.get("shuffle") in (1, "shuffle")
     name = f"blosc:{settings.get('cname')}:{settings.get('clevel')}"
     return BLOSC if name == BLOSC and shuffled else str(settings)
 
 
-def _values(job: Job) -> str:
-    """Where the first element differs."""
+def _values(job: PeerJob) -> str:
+    """Index of the first element that differs; empty if none does."""
     if job.target_format == "hdf5":
         with h5py.File(job.source, "r") as one, h5py.File(job.target, "r") as two:
             return _differ(job, one[DATASET], two[DATASET])
@@ -67,7 +67,7 @@ def _values(job: Job) -> str:
     return _differ(job, open_source(job), open_source(target))
 
 
-def _differ(job: Job, source: Any, target: Any) -> str:
+def _differ(job: PeerJob, source: Any, target: Any) -> str:
     for region in regions(job, MEMORY_BYTES // 2):
         one, two = source[region], target[region]
         if not np.array_equal(one, two):

@@ -1,4 +1,4 @@
-"""Sources and targets of contenders that build on zarr-python 3."""
+"""Sources and targets of contenders that use zarr-python 3."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import zarr
 from numcodecs import Blosc
 from zarr.codecs import BloscCodec
 
-from reblock.bench.peers.scripts.job import Job, Lengths
-from reblock.bench.peers.scripts.rows import Rows
+from reblock.bench.peers.scripts.job import Lengths, PeerJob
+from reblock.bench.peers.scripts.rows import RowSource
 
 #: The codec of compressed arrays.
 BLOSC = "blosc:zstd:3"
 
 
-def open_source(job: Job) -> Any:
-    """The source: something with shape and dtype that gives boxes."""
-    return Rows(job.source) if job.source_format == "npy" else zarr.open_array(job.source, mode="r")
+def open_source(job: PeerJob) -> Any:
+    """Open the source: an object with shape and dtype that can be sliced."""
+    return RowSource(job.source) if job.source_format == "npy" else zarr.open_array(job.source, mode="r")
 
 
-def create_target(job: Job) -> Any:
-    """An empty array as the job wants it."""
+def create_target(job: PeerJob) -> Any:
+    """Create an empty target with the job's chunks and shards."""
     return create(job.target, job.target_format, job, job.chunks, job.shards)
 
 
-def create(path: str, format: str, job: Job, chunks: Lengths, shards: Lengths | None) -> Any:
-    """An empty zarr array of the job's shape, type and codec."""
+def create(path: str, format: str, job: PeerJob, chunks: Lengths, shards: Lengths | None) -> Any:
+    """Create an empty zarr array with the job's shape, dtype and codec."""
     compressor: Any = None
     if job.codec == BLOSC:
         v3 = format == "zarr"

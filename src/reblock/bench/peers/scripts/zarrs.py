@@ -1,4 +1,4 @@
-"""zarrs: zarr-python with the codec pipeline in Rust, a loop over regions."""
+"""zarrs: zarr-python with a codec pipeline in Rust, in a loop over regions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import zarr
 import zarrs
 
-from reblock.bench.peers.scripts.job import Job
+from reblock.bench.peers.scripts.job import PeerJob
 from reblock.bench.peers.scripts.measure import measure
 from reblock.bench.peers.scripts.zarr_python import copy
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: PeerJob) -> dict[str, Any]:
     """Copy region by region."""
     zarr.config.set(
         {
@@ -23,6 +23,6 @@ def run(job: Job) -> dict[str, Any]:
             "array.write_empty_chunks": True,
         }
     )
-    # Of an encoded chunk that a read meets in part, all is held until the read ends.
+    # zarrs holds the whole of a chunk that a read touches in part, until the read ends.
     piece_bytes = None if job.codec == "none" else job.memory_bytes // 8
     return measure(lambda: copy(job, 2 * job.threads, piece_bytes))

@@ -1,0 +1,25 @@
+"""Cold reads: drop files from the page cache, so that the next read comes from the device."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+
+def evict(descriptor: int) -> None:
+    """Drop an open file's clean pages from the page cache; dirty pages stay, so sync first."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def evict_array(path: str) -> None:
+    """Sync everything, then drop a file, or all files below a folder, from the page cache."""
+    os.sync()
+    below = [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
+    for file in below or [path]:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            evict(descriptor)
+        finally:
+            os.close(descriptor)
