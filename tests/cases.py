@@ -18,7 +18,7 @@ from reblock.geometry import Box, Grid
 from reblock.model import Plan, Problem, Schema, Store
 from reblock.planner import choose
 from reblock.storage import registry
-from reblock.testing.recording import RecordingDisk
+from reblock.testing.recording import RecordingMedium
 
 
 def cuts(rng: random.Random, length: int, *, regular: bool) -> int | tuple[int, ...]:
@@ -56,25 +56,25 @@ def header(store: Store) -> int:
 def check_pass(plan: Plan, problem: Problem, view: View, target: Store, wanted: np.ndarray) -> None:
     (sweep,) = plan.passes
     (predicted,) = estimate_passes(plan, problem)
-    disk = RecordingDisk()
-    measured = execute_in_order(sweep, view, target, disk=disk)
+    medium = RecordingMedium()
+    measured = execute_in_order(sweep, replace(view, store=medium.of(view.store)), medium.of(target))
     reads, writes = predicted.source, predicted.target
-    assert disk.counts(writing=False, skip=header(view.store)) == (reads.opens, reads.runs, reads.bytes)
-    assert disk.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
+    assert medium.counts(writing=False, skip=header(view.store)) == (reads.opens, reads.runs, reads.bytes)
+    assert medium.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
     assert (measured.source, measured.target) == (reads, writes)
     assert measured.held_elements * target.layout.itemsize == predicted.held_bytes
     assert max(measured.peak_bytes, least_box_bytes(target.layout)) == buffer_bytes(sweep, target.layout)
     assert measured.write_boxes == sweep.writes.count
-    check_written_once(disk)
+    check_written_once(medium)
     target.commit()
     assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
 
 
-def check_written_once(disk: RecordingDisk) -> None:
+def check_written_once(medium: RecordingMedium) -> None:
     """No byte of any file was written twice."""
     written = defaultdict(list)
-    for visit in disk.visits:
-        if visit.writing:
-            written[visit.path] += visit.ranges
+    for opening in medium.openings:
+        if opening.writing:
+            written[opening.key] += opening.ranges
     for ranges in written.values():
         assert all(stop <= start for (_, stop), (start, _) in pairwise(sorted(ranges)))

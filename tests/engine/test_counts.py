@@ -16,17 +16,24 @@ from cases import check_pass, cuts, fill, make
 from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
 from reblock.cost.flight import flight_bytes
-from reblock.engine import View, execute, execute_in_order, load
+from reblock.engine import View, execute, execute_in_order, load, native
 from reblock.engine.memory.buffers import Buffers
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Axis, Box, Grid
-from reblock.model import Problem
+from reblock.model import Problem, Store
 from reblock.passes.family import fit, one_pass
 from reblock.planner import choose
 from reblock.strategies import strategies
-from reblock.testing.recording import RecordingDisk
+from reblock.testing.recording import RecordingMedium
 
 FORMATS = ("blocks", "rawblocks", "zarr", "zarr2")
+
+
+def without_loop(view: View, target: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[View, Store]:
+    """Source and target through a medium that records, and the engine without its compiled loop."""
+    monkeypatch.setattr(native, "library", lambda: None)
+    medium = RecordingMedium()
+    return replace(view, store=medium.of(view.store)), medium.of(target)
 
 
 def random_case(rng: random.Random, folder: Path, format_name: str):
@@ -74,7 +81,9 @@ def test_every_strategy_costs_what_was_predicted(format_name: str, seed: int, tm
 
 @pytest.mark.parametrize("format_name", [*FORMATS, "npy", "hdf5"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_threaded_engine_does_the_same_within_its_budget(format_name: str, seed: int, tmp_path: Path) -> None:
+def test_the_threaded_engine_does_the_same_within_its_budget(
+    format_name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(f"threads{format_name}{seed}")
     view, wanted, chunks = random_case(rng, tmp_path, rng.choice(FORMATS))
     regular = tuple(c if isinstance(c, int) else max(c) for c in chunks)
@@ -83,9 +92,9 @@ def test_the_threaded_engine_does_the_same_within_its_budget(format_name: str, s
     plan = choose(problem).plan
     if len(plan.passes) > 1:
         pytest.skip("the best plan has several passes")
-    disk = RecordingDisk()
+    view, recorded = without_loop(view, target, monkeypatch)
     measured = execute(
-        plan.passes[0], view, target, memory_bytes=plan.memory_bytes, depth=plan.depth, coders=plan.coders, disk=disk
+        plan.passes[0], view, recorded, memory_bytes=plan.memory_bytes, depth=plan.depth, coders=plan.coders
     )
     (predicted,) = estimate_passes(plan, problem)
     assert (measured.source, measured.target) == (predicted.source, predicted.target)
@@ -117,14 +126,14 @@ def test_slabs_do_the_same_in_less_memory(
         plan = fit(made, problem, frugal=True)
         sides = (plan.passes[0], view.layout, target.layout)
         used += bool(memory.slab_axes(sides[0], sides[2], plan.memory_bytes - flight_bytes(*sides)))
+        source, store = (view, target) if compiled else without_loop(view, target, monkeypatch)
         measured = execute(
             plan.passes[0],
-            view,
-            target,
+            source,
+            store,
             memory_bytes=plan.memory_bytes,
             depth=plan.depth,
             coders=plan.coders,
-            disk=None if compiled else RecordingDisk(),
         )
         (predicted,) = estimate_passes(plan, problem)
         assert (measured.source, measured.target) == (predicted.source, predicted.target)
@@ -164,7 +173,7 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_pass_with_too_little_memory_says_so(compiled: bool, tmp_path: Path) -> None:
+def test_a_pass_with_too_little_memory_says_so(compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns meet every row: with room for three of the five columns' boxes nothing will ever be complete."""
     source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
     fill(source, np.arange(400, dtype="u2").reshape(20, 20))
@@ -172,9 +181,9 @@ def test_a_pass_with_too_little_memory_says_so(compiled: bool, tmp_path: Path) -
     problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
     grids = {"read": source.layout.objects, "write": target.layout.objects, "tasks": Grid.whole((20, 20))}
     plan = fit(one_pass("by hand", problem, **grids), problem, frugal=True)
-    disk = None if compiled else RecordingDisk()
+    view, store = (View.whole(source), target) if compiled else without_loop(View.whole(source), target, monkeypatch)
     with pytest.raises(Refused, match=r"a buffer of 160 bytes does not fit into the 480 .* of which 480 are in use"):
-        execute(plan.passes[0], View.whole(source), target, memory_bytes=plan.memory_bytes - 320, depth=1, disk=disk)
+        execute(plan.passes[0], view, store, memory_bytes=plan.memory_bytes - 320, depth=1)
 
 
 def test_an_axis_can_be_read_in_any_order(tmp_path: Path) -> None:

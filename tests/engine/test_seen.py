@@ -14,6 +14,7 @@ from reblock.engine import native, seen
 from reblock.engine.seen import Seen
 from reblock.engine.view import View
 from reblock.geometry import Box
+from reblock.storage.media.local import LOCAL
 
 needs_loop = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built")
 
@@ -74,13 +75,13 @@ def test_stamps_tell(share: int, built: bool, view: View, monkeypatch: pytest.Mo
     found = Seen(view)
     files = list(found.files())
     for number, path in enumerate(files):
-        assert found.knows(number, os.stat(path) if os.path.exists(path) else None)
+        assert found.knows(number, LOCAL.status(path) if os.path.exists(path) else None)
     # What was there, alone or with all that share a stamp with it, must not be missing; what was not must not be there.
     alone = [number for number in range(30) if all(map(os.path.exists, files[number // share * share :][:share]))]
     assert len(alone) > 20
     assert not any(found.knows(number, None) for number in alone)
-    assert found.knows(files.index("x.zarr/c/5/2/1"), os.stat("x.npy")) == (share > 1)
-    assert found.knows(0, os.stat("x.npy")) == (share > 1)
+    assert found.knows(files.index("x.zarr/c/5/2/1"), LOCAL.status("x.npy")) == (share > 1)
+    assert found.knows(0, LOCAL.status("x.npy")) == (share > 1)
 
 
 def test_suspects_are_listed(view: View, monkeypatch: pytest.MonkeyPatch) -> None:

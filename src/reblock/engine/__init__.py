@@ -2,7 +2,6 @@
 
 from reblock.engine.chain import Scratch, execute_plan
 from reblock.engine.comparing import Difference, Side, compare
-from reblock.engine.disk import Disk
 from reblock.engine.pipeline import execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import load
@@ -13,7 +12,6 @@ from reblock.engine.writing import cores
 
 __all__ = [
     "Difference",
-    "Disk",
     "Measured",
     "Report",
     "Scratch",

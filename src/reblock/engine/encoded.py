@@ -7,14 +7,12 @@ and has the words for what is wrong.
 
 from __future__ import annotations
 
-import os
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.engine.memory.buffers import STORED
 from reblock.engine.reading import Decoding, corrupt
 from reblock.engine.report import Times
@@ -22,9 +20,10 @@ from reblock.engine.rows import Files, Rows
 from reblock.engine.scatter import Window, take
 from reblock.engine.view import View
 from reblock.engine.writing import Buffer
-from reblock.errors import CorruptError
+from reblock.errors import CorruptError, DiskError
 from reblock.geometry.axis import Ints
-from reblock.model import Extent, Flat, Scratch, Traffic
+from reblock.model import Extent, Flat, Medium, Scratch, Traffic
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 
 class Done(NamedTuple):
@@ -49,15 +48,15 @@ def _visits(number: int, size: int) -> Traffic:
     return Traffic(number, number, number, size)
 
 
-def _stored_bytes(extent: Extent | None) -> int:
-    """Bytes of an extent, as far as can be told."""
+def _stored_bytes(medium: Medium, extent: Extent | None) -> int:
+    """Bytes of an extent; 0 where they are not there."""
     if extent is None:
         return 0
     if extent.length is not None:
         return extent.length
     try:
-        return os.stat(extent.path).st_size - extent.offset
-    except OSError:
+        return medium.status(extent.path).size - extent.offset
+    except (FileNotFoundError, DiskError):
         return 0
 
 
@@ -133,7 +132,7 @@ class Units:
     def _room(self, files: Files, rows: list[int], staging: Scratch) -> tuple[Flat, int]:
         """Memory for what is stored of each of some units, and the most bytes that may be read into it."""
         sized = self._view.layout.stored_bytes
-        size = max(_stored_bytes(files.extents[at]) for at in rows) if sized else self._most
+        size = max(_stored_bytes(self._view.store.medium, files.extents[at]) for at in rows) if sized else self._most
         memory = staging(STORED, size + 2 * PAGE_BYTES)
         return memory, min(memory.size - 2 * PAGE_BYTES, self._most)
 

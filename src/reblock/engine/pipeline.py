@@ -26,7 +26,6 @@ import numpy as np
 from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, units_in_flight
 from reblock.cost.memory import flight_depth, with_records
 from reblock.engine import native, rows
-from reblock.engine.disk import Disk
 from reblock.engine.encoded import Units
 from reblock.engine.memory.buffers import (
     PATIENCE_SECONDS,
@@ -41,6 +40,7 @@ from reblock.engine.memory.buffers import (
     return_freed_memory,
 )
 from reblock.engine.memory.claims import MOST_CLAIMS, claims
+from reblock.engine.opener import Opener
 from reblock.engine.raw import Raw, compiled_moves
 from reblock.engine.reading import (
     Decoding,
@@ -82,7 +82,6 @@ def execute(
     memory_bytes: int,
     depth: int,
     coders: int = 1,
-    disk: Disk | None = None,
     watch: Watch | None = None,
     number: int = 0,
     tasks: Iterable[Index] | None = None,
@@ -91,11 +90,11 @@ def execute(
 
     So many units as there are `coders` are decoded at once, and as many boxes encoded.
 
-    With a disk of its own (to record what is done to it) a pass runs without the compiled loop.
+    The compiled loop reads from and writes to local media only.
     """
     keep_freed_memory()
     every = sweep.tasks.indices() if tasks is None else tasks
-    measured = _Pipeline(sweep, view, store, memory_bytes, depth, coders, disk, watch or Watch(), number).run(every)
+    measured = _Pipeline(sweep, view, store, memory_bytes, depth, coders, watch or Watch(), number).run(every)
     return_freed_memory()
     return measured
 
@@ -109,38 +108,37 @@ class _Pipeline:
         memory_bytes: int,
         depth: int,
         coders: int,
-        disk: Disk | None,
         watch: Watch,
         number: int,
     ) -> None:
         self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
-        self._source = disk or Disk(view.store.roots, watch.seen)
-        self._disk = disk or Disk()
+        self._source = Opener(view.store, watch.seen)
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         reading = flight_depth(sweep, view.layout, store.layout, depth, coders, memory_bytes)
         self._flight = flight_bytes(sweep, view.layout, store.layout, reading, coders)
         self._region = Region(self._flight)
         fill = fill_element(view.store)
-        moves = compiled_moves(view, store, fill, watch) if disk is None and native.library() else None
+        moves = compiled_moves(view, store, fill, watch) if native.library() else None
         self._visits = rows.Visits(view, self._full)
+        local_moves = moves if view.store.medium.is_local else None
         fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype
-        self._moves = moves if fits else None
+        self._moves = local_moves if fits else None
         self._verbatim = is_verbatim(sweep, view, store)
         # What is between the stages of a codec is counted for so many units only.
         self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
         self._berths = berths(view.layout, units_in_flight(sweep, view.layout, reading, coders), self._region)
-        self._shards = shards(view, moves) if moves and view.layout.indexed else None
+        self._shards = shards(view, local_moves) if local_moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-        self._writer = Writer(store, boxes, self._disk, moves)
+        self._writer = Writer(store, boxes, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
         self._depth, self._coders = depth, coders
         self._together = together(sweep, view.layout, reading) if self._moves is not None else 1
         self._reading = readers(view.layout, reading, coders, self._together)
-        if moves is not None:
+        if local_moves is not None:
             self._pieces = (
-                Units(view, moves, self._decoding, verbatim=self._verbatim)
+                Units(view, local_moves, self._decoding, verbatim=self._verbatim)
                 if view.layout.encoded
-                else Raw(view, moves, self._source, self._together)
+                else Raw(view, local_moves, self._source, self._together)
             )
         self._queue = Semaphore(_QUEUED * depth)
         # An empty tuple is asked much faster than an empty set of another kind.

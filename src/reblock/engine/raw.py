@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, round_up
 from reblock.engine.encoded import Done
+from reblock.engine.opener import Opener
 from reblock.engine.reading import raise_problem
 from reblock.engine.report import Times
 from reblock.engine.rows import Rows
@@ -20,14 +20,15 @@ from reblock.engine.view import Array, View
 from reblock.engine.watch import Watch
 from reblock.geometry.axis import Ints
 from reblock.model import Scratch, Store, Traffic
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES, round_up
 
 
 class Raw:
     """Reads the raw pieces of a source."""
 
-    def __init__(self, view: View, moves: native.Moves, disk: Disk, together: int) -> None:
+    def __init__(self, view: View, moves: native.Moves, opener: Opener, together: int) -> None:
         """So many are read together."""
-        self._view, self._moves, self._disk, self._together = view, moves, disk, together
+        self._view, self._moves, self._opener, self._together = view, moves, opener, together
 
     def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """Read and scatter some rows."""
@@ -40,7 +41,7 @@ class Raw:
 
             def follow(row: int, at: int) -> None:
                 """A link, or a file behind one: it is read if that does not lead outside."""
-                handle = self._disk.reader(files.names[at], number=int(table[row, 6]))
+                handle = self._opener.reader(files.names[at], number=int(table[row, 6]))
                 table[row, 0] = opened.enter_context(handle).fileno()
 
             for row, at in enumerate(chosen.tolist()):

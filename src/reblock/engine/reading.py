@@ -16,16 +16,17 @@ from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk, Handle, changed
 from reblock.engine.memory.buffers import STORED
 from reblock.engine.native import PROBLEMS, Result
+from reblock.engine.opener import Opener, changed
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped
 from reblock.errors import CorruptError, DiskError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
-from reblock.model import Access, Extent, Flat, Index, Layout, Scratch, Way, fresh
+from reblock.model import Access, Extent, Flat, Index, Layout, ReadHandle, Scratch, Way, fresh
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 #: Gives who decodes a unit the memory for what is between the stages of its codec.
 Decoding = Callable[[], AbstractContextManager[Scratch]]
@@ -127,7 +128,7 @@ def raise_problem(view: View, index: Index, path: str, result: Result) -> NoRetu
     if problem == "short":
         raise corrupt(view, index, path, offset, length, f"only {found} bytes are there")
     if problem == "changed":
-        raise changed(path)
+        raise changed(view.store.medium, path)
     raise DiskError.wrap(OSError(result.error, os.strerror(result.error)), doing=problem, path=path)
 
 
@@ -182,18 +183,18 @@ def unit_visit(view: View, index: Index, reach: Box, units: Iterable[Index] | No
     return Visit(view, index, tuple(parts), False, count, size, not layout.indexed)
 
 
-def open_raw(disk: Disk, visit: Visit) -> tuple[Handle, int] | None:
+def open_raw(opener: Opener, visit: Visit) -> tuple[ReadHandle, int] | None:
     """The file of a raw object and where the object starts in it; None where it is not stored."""
     index = visit.view.object_index(visit.index)
     (extent,) = visit.view.store.extents(index, [index], no_index)
     if extent is None:
         return None
     try:
-        handle = disk.reader(extent.path, direct=_is_large(visit), number=visit.number)
+        handle = opener.reader(extent.path, direct=_is_large(visit), number=visit.number)
+        found = handle.size() - extent.offset
     except FileNotFoundError:
         return None
     expected = visit.view.layout.objects.stored(visit.index).size * visit.view.layout.itemsize
-    found = handle.size() - extent.offset
     if found < expected or (extent.length is None and found > expected):
         handle.close()
         raise visit.corrupt(extent.path, extent.offset, expected, f"the file holds {max(found, 0)} bytes there")
@@ -206,7 +207,7 @@ def _is_large(visit: Visit) -> bool:
     return visit.runs == 1 and first.length * visit.view.layout.itemsize >= DIRECT_BYTES
 
 
-def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, staging: Scratch) -> Loaded:
+def read_raw(visit: Visit, piece: Piece, opened: tuple[ReadHandle, int] | None, staging: Scratch) -> Loaded:
     """One piece of a raw object."""
     if opened is None or piece.offsets is None:
         return Loaded(piece.box, piece.wanted, None)
@@ -218,7 +219,7 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
         begin = origin + int(piece.offsets[0]) * layout.itemsize
         flat, got = handle.read_run(staging("stored", size + 2 * PAGE_BYTES), begin, size)
         if got < size:
-            raise visit.corrupt(handle.path, begin, size, f"only {got} bytes are there")
+            raise visit.corrupt(handle.key, begin, size, f"only {got} bytes are there")
         return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
     flat = staging("stored", size)[:size]
     memory = flat.data
@@ -226,30 +227,30 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[Handle, int] | None, stag
         begin = origin + offset * layout.itemsize
         got = handle.read(memory[number * step : (number + 1) * step], begin)
         if got < step:
-            raise visit.corrupt(handle.path, begin, step, f"only {got} bytes are there")
+            raise visit.corrupt(handle.key, begin, step, f"only {got} bytes are there")
     return Loaded(piece.box, piece.wanted, shaped(flat, piece.box, layout))
 
 
 class Shared:
     """The file of a raw visit, opened by the first piece and closed by the last."""
 
-    def __init__(self, visit: Visit, disk: Disk) -> None:
+    def __init__(self, visit: Visit, opener: Opener) -> None:
         self.visit = visit
-        self._disk = disk
+        self._opener = opener
         self._lock = Lock()
         self._left = len(visit.pieces)
-        self._opened: tuple[Handle, int] | None = None
+        self._opened: tuple[ReadHandle, int] | None = None
         self._tried = False
         self._counted = False
         self._error: Exception | None = None
 
-    def open(self) -> tuple[Handle, int] | None:
+    def open(self) -> tuple[ReadHandle, int] | None:
         """The file and where the object starts in it; None where it is not stored."""
         with self._lock:
             if not self._tried:
                 self._tried = True
                 try:
-                    self._opened = open_raw(self._disk, self.visit)
+                    self._opened = open_raw(self._opener, self.visit)
                 except Exception as error:
                     # Every piece must see it: an object that cannot be opened is not one that is not stored.
                     self._error = error
@@ -274,7 +275,7 @@ class Shared:
 
 def read_units(
     visit: Visit,
-    disk: Disk,
+    opener: Opener,
     staging: Scratch,
     times: Times | None = None,
     decoding: Decoding | None = None,
@@ -297,7 +298,7 @@ def read_units(
             counted = counted or (filled and piece.offsets is not None)
             yield Loaded(piece.wanted, piece.wanted, out.transpose(visit.view.axes), filled=filled)
         return
-    with _Files(disk, visit.number, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
+    with _Files(opener, visit.number, direct=visit.view.layout.unit_bytes >= DIRECT_BYTES) as files:
 
         def read_index(extent: Extent) -> bytes:
             return _fetch(visit, files, extent, staging, "index").tobytes()
@@ -370,13 +371,13 @@ def _fetch(visit: Visit, files: _Files, extent: Extent, staging: Scratch, slot: 
 class _Files:
     """Files of one visit, each opened once."""
 
-    def __init__(self, disk: Disk, number: int, *, direct: bool) -> None:
-        self._disk, self._number, self._direct = disk, number, direct
-        self._handles: dict[str, Handle] = {}
+    def __init__(self, opener: Opener, number: int, *, direct: bool) -> None:
+        self._opener, self._number, self._direct = opener, number, direct
+        self._handles: dict[str, ReadHandle] = {}
 
-    def open(self, path: str) -> Handle:
+    def open(self, path: str) -> ReadHandle:
         if path not in self._handles:
-            self._handles[path] = self._disk.reader(path, direct=self._direct, number=self._number)
+            self._handles[path] = self._opener.reader(path, direct=self._direct, number=self._number)
         return self._handles[path]
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from reblock.engine.digest import sums
 from reblock.engine.region import load
 from reblock.engine.view import View
 from reblock.engine.watch import Cancelled
-from reblock.errors import CorruptError, StorageError
+from reblock.errors import CorruptError, DiskError, StorageError
 from reblock.geometry import Box
 from reblock.geometry.runs import pieces
 from reblock.model import Index, Layout, Pass, Store, Sums, Way
@@ -97,9 +97,10 @@ def _begins(store: Store, index: Index) -> bool:
     if not before:
         return True
     place = store.place(index)
+    found = bytearray(len(before))
     try:
-        with open(place.path, "rb", buffering=0) as file:
-            file.seek(place.offset - len(before))
-            return file.read(len(before)) == before
-    except OSError:
+        with store.medium.reader(place.path) as handle:
+            handle.read(memoryview(found), place.offset - len(before))
+    except (FileNotFoundError, DiskError):
         return False
+    return found == before

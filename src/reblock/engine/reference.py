@@ -1,7 +1,7 @@
 """The reference executor: a pass exactly as it is defined, one box after the other.
 
-It is the yardstick for every other engine: it keeps count of the elements held, and the disk it is given can
-record every visit and every byte range.
+It is the yardstick for every other engine: it keeps count of the elements held, and a medium that records sees
+every opening and every byte range.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.cost.flight import PIECE_BYTES
-from reblock.engine.disk import Disk
 from reblock.engine.memory.buffers import Memory, Region, Staging
+from reblock.engine.opener import Opener
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
@@ -19,12 +19,12 @@ from reblock.engine.writing import Boxes, Buffer, Writer, fill_element
 from reblock.model import Index, Pass, Store, Traffic
 
 
-def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None = None) -> Measured:
+def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     """Carry out one pass in plan order on one thread."""
-    disk = disk or Disk(view.store.roots)
+    opener = Opener(view.store)
     began = perf_counter()
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-    writer = Writer(store, boxes, disk)
+    writer = Writer(store, boxes)
     fill = fill_element(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     measured = Measured()
@@ -37,7 +37,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
             box = sweep.reads.box(index)
             for visit in visits(view, box, full, PIECE_BYTES):
                 measured.source += visit_traffic(visit)
-                for loaded in load_visit(visit, disk, staging):
+                for loaded in load_visit(visit, opener, staging):
                     if loaded.missing:
                         require_fill(visit)
                         measured.missing_chunks += 1
@@ -65,12 +65,12 @@ def execute_in_order(sweep: Pass, view: View, store: Store, *, disk: Disk | None
     return measured
 
 
-def load_visit(visit: Visit, disk: Disk, staging: Staging) -> Iterator[Loaded]:
+def load_visit(visit: Visit, opener: Opener, staging: Staging) -> Iterator[Loaded]:
     """Everything a visit brings, in disk order; an array is valid until the next one is asked for."""
     if not visit.raw:
-        yield from read_units(visit, disk, staging)
+        yield from read_units(visit, opener, staging)
         return
-    opened = open_raw(disk, visit)
+    opened = open_raw(opener, visit)
     if opened is None:
         for piece in visit.pieces:
             yield Loaded(piece.box, piece.wanted, None)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from reblock.cost.flight import PIECE_BYTES, decoding_bytes
-from reblock.engine.disk import Disk
 from reblock.engine.memory.buffers import Staging
+from reblock.engine.opener import Opener
 from reblock.engine.reading import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
 from reblock.engine.reference import require_fill
 from reblock.engine.view import Array, View
@@ -83,7 +83,6 @@ def unit_bytes(layout: Layout, reads: Way) -> int:
 def load(
     view: View,
     box: Box,
-    disk: Disk | None = None,
     *,
     steps: Sequence[int] | None = None,
     memory_bytes: int | None = None,
@@ -98,7 +97,7 @@ def load(
             chunk = format_size(view.layout.unit_bytes)
             raise too_little(f"{view.store.location}: reading a chunk of {chunk}", memory_bytes, needed)
     room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_BYTES)
-    disk = disk or Disk(view.store.roots)
+    opener = Opener(view.store)
     staging = Staging()
     sampling = _Sampling(box, tuple(steps or (1,) * box.ndim))
     out = np.empty(sampling.shape, view.layout.dtype)
@@ -107,7 +106,7 @@ def load(
         reach = view.layout.objects.box(index).intersect(box)
         if reach is None or not sampling.takes(reach):
             continue
-        for visit, loaded in _elements(view, index, reach, disk, staging, room):
+        for visit, loaded in _elements(view, index, reach, opener, staging, room):
             here, there = sampling.places(loaded.wanted, loaded.box)
             if loaded.missing:
                 require_fill(visit)
@@ -144,7 +143,7 @@ class _Sampling:
 
 
 def _elements(
-    view: View, index: Index, reach: Box, disk: Disk, staging: Staging, memory_bytes: int
+    view: View, index: Index, reach: Box, opener: Opener, staging: Staging, memory_bytes: int
 ) -> Iterator[tuple[Visit, Loaded]]:
     """What one object holds of a box, some of it at a time."""
     layout = view.layout
@@ -152,17 +151,17 @@ def _elements(
         units = layout.units.touching(reach)
         while some := list(islice(units, max(memory_bytes // (4 * _UNIT_BYTES), 1))):
             visit = unit_visit(view, index, reach, some)
-            yield from ((visit, loaded) for loaded in read_units(visit, disk, staging))
+            yield from ((visit, loaded) for loaded in read_units(visit, opener, staging))
     elif view.store.reads is Way.BOX:
         for part in pieces(reach, layout.order, max(memory_bytes // (2 * _COPIES * layout.itemsize), 1)):
             visit = unit_visit(view, index, part)
-            yield from ((visit, loaded) for loaded in read_units(visit, disk, staging))
+            yield from ((visit, loaded) for loaded in read_units(visit, opener, staging))
     else:
-        yield from _raw_elements(view, index, reach, disk, staging, memory_bytes)
+        yield from _raw_elements(view, index, reach, opener, staging, memory_bytes)
 
 
 def _raw_elements(
-    view: View, index: Index, reach: Box, disk: Disk, staging: Staging, memory_bytes: int
+    view: View, index: Index, reach: Box, opener: Opener, staging: Staging, memory_bytes: int
 ) -> Iterator[tuple[Visit, Loaded]]:
     """What a raw object holds of a box, piece by piece; its file is opened once."""
     layout = view.layout
@@ -170,7 +169,7 @@ def _raw_elements(
     parts = pieces(reach, layout.order, _piece_elements(layout, index, reach, full, memory_bytes))
     visits = (raw_visit(view, index, part, full, 2 * PIECE_BYTES) for part in parts)
     first = next(visits)
-    opened = open_raw(disk, first)
+    opened = open_raw(opener, first)
     with opened[0] if opened else nullcontext():
         for visit in chain([first], visits):
             yield from ((visit, read_raw(visit, piece, opened, staging)) for piece in visit.pieces if piece.wanted.size)

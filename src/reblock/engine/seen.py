@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,8 +34,8 @@ import numpy.typing as npt
 from reblock.engine import native
 from reblock.engine.native import Stamps
 from reblock.engine.view import View
-from reblock.errors import ReblockError
-from reblock.model import Extent, Index, Scattered, Store, Way
+from reblock.errors import DiskError, ReblockError
+from reblock.model import Extent, Index, Medium, Scattered, Status, Store, Way
 
 #: Stamps that are kept, of two bytes each; suspects that are listed.
 _MOST_STAMPS, _MOST_SUSPECTS = 1 << 21, 1 << 14
@@ -73,7 +72,7 @@ class Seen:
 
     def __init__(self, view: View, cancelled: Callable[[], bool] = lambda: False) -> None:
         """KeyboardInterrupt where the look at them is cancelled."""
-        self._view = view
+        self._view, self._medium = view, view.store.medium
         self._scattered = view.store if isinstance(view.store, Scattered) else None
         self._shared = _shared_files(view)
         self._count = prod(view.span[1]) if self._shared is None else len(self._shared)
@@ -91,7 +90,7 @@ class Seen:
         """All of them; no name where an object is not stored."""
         return chain.from_iterable(self._rows())
 
-    def knows(self, number: int, status: os.stat_result | None) -> bool:
+    def knows(self, number: int, status: Status | None) -> bool:
         """Whether the file of an object looks as it did; None = it is not there."""
         before = int(self.stamps.table[number // self.stamps.share])
         return _is_known(before, status, exact=self.stamps.exact)
@@ -112,11 +111,15 @@ class Seen:
         """Files that are not what they were, as far as stamps tell."""
         table, share, exact = self._own
         paths = {number: self.path(number) for number in now.suspects or ()}
-        return [path for number, path in paths.items() if not _is_same(int(table[number // share]), path, exact=exact)]
+        return [
+            path
+            for number, path in paths.items()
+            if not _is_known(int(table[number // share]), _status(self._medium, path), exact=exact)
+        ]
 
     def touched(self, now: Look, since_ns: int) -> list[str]:
         """Files that were changed since a moment; those changed in that very moment only where there are no others."""
-        times = {path: _changed_ns(path) for path in map(self.path, now.suspects or ())}
+        times = {path: _changed_ns(self._medium, path) for path in map(self.path, now.suspects or ())}
         return [path for path, time in times.items() if time > since_ns] or list(times)
 
     # ---------------------------------------------------------------- one look
@@ -125,7 +128,8 @@ class Seen:
     ) -> Look:
         """All files, some of them by each thread: a file system far away lets one of them wait."""
         table, share, exact = self._own
-        look = native.look if native.library() else partial(_look_slowly, table)
+        compiled = self._medium.is_local and native.library() is not None
+        look = native.look if compiled else partial(_look_slowly, self._medium, table)
 
         def some(batch: _Batch) -> Look:
             if cancelled():
@@ -248,31 +252,32 @@ def _path(store: Store, index: Index) -> str:
     return asked[0] if asked else extents[0].path if extents[0] else ""
 
 
-def _changed_ns(path: str) -> int:
+def _changed_ns(medium: Medium, key: str) -> int:
+    found = _status(medium, key)
+    return _NEVER if found is None else found.changed_ns
+
+
+def _status(medium: Medium, key: str) -> Status | None:
+    """What an object looks like; None where it cannot be looked at."""
     try:
-        return os.stat(path).st_ctime_ns
-    except OSError:
-        return _NEVER
+        return medium.status(key)
+    except (FileNotFoundError, DiskError):
+        return None
 
 
-def _is_known(before: int, status: os.stat_result | None, *, exact: bool) -> bool:
+def _is_known(before: int, status: Status | None, *, exact: bool) -> bool:
     """Whether a file is what a stamp says."""
     if status is None:
         return before < _PRESENT
     return before in (_UNKNOWN, _stamp(status)) if exact else before != _ABSENT
 
 
-def _is_same(before: int, path: str, *, exact: bool) -> bool:
-    try:
-        return _is_known(before, os.stat(path), exact=exact)
-    except OSError:
-        return _is_known(before, None, exact=exact)
-
-
 # ---------------------------------------------------------------- what `looking.c` does, where it was not built
-def _look_slowly(table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.Look) -> None:
+def _look_slowly(
+    medium: Medium, table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.Look
+) -> None:
     numbers = np.arange(number, number + len(paths), dtype=np.uint64)
-    errors, seen = _stat_all(paths)
+    errors, seen = _stat_all(medium, paths)
     there = errors == 0
     looks = _scramble(np.uint64(0), *seen.T[:3])
     stamps = np.where(there, _PRESENT + looks % np.uint64(_STAMPS), np.minimum(errors ^ np.uint64(errno.ENOENT), 1))
@@ -296,16 +301,18 @@ def _look_slowly(table: npt.NDArray[np.uint16], paths: Sequence[str], number: in
         into.suspects = len(found)
 
 
-def _stat_all(paths: Sequence[str]) -> tuple[_Longs, _Longs]:
-    """Errors; inode, size, times of the last write and of the last change."""
+def _stat_all(medium: Medium, paths: Sequence[str]) -> tuple[_Longs, _Longs]:
+    """Errors; identity, size, times of the last write and of the last change."""
     errors, seen = np.zeros(len(paths), np.uint64), np.zeros((len(paths), 4), np.int64)
     for row, path in enumerate(paths):
         try:
-            found = os.stat(path)
-        except OSError as error:
+            found = medium.status(path)
+        except FileNotFoundError:
+            errors[row] = errno.ENOENT
+        except DiskError as error:
             errors[row] = error.errno or errno.EIO
         else:
-            seen[row] = _signed(found.st_ino), found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            seen[row] = _signed(found.identity), found.size, found.modified_ns, found.changed_ns
     return errors, seen.view(np.uint64)
 
 
@@ -313,9 +320,9 @@ def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _stamp(status: os.stat_result) -> int:
+def _stamp(status: Status) -> int:
     found = 0
-    for value in (status.st_ino, status.st_size, status.st_mtime_ns):
+    for value in (status.identity, status.size, status.modified_ns):
         found = (found ^ value % 2**64) * int(_PRIME) % 2**64
         found ^= found >> 32
     return _PRESENT + found % _STAMPS

@@ -15,7 +15,6 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.digest import sums
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.memory.buffers import Memory
 from reblock.engine.reading import Loaded
 from reblock.engine.report import Times
@@ -40,6 +39,7 @@ from reblock.model import (
     element,
     fresh,
 )
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -164,17 +164,16 @@ class Writer:
         self,
         store: Store,
         boxes: Boxes,
-        disk: Disk,
         moves: native.Moves | None = None,
         serial: AbstractContextManager[object] | None = None,
     ) -> None:
         self.store = store
         self.boxes = boxes
-        self._disk = disk
         layout = store.layout
         self.encodes = (layout.encoded or layout.indexed) and store.writes is not Way.BOX
         """Whether complete buffers have to be encoded before they are written."""
-        self._moves = moves if boxes.access is Access.UNITS and store.writes is Way.EXTENT else None
+        compiled = boxes.access is Access.UNITS and store.writes is Way.EXTENT and store.medium.is_local
+        self._moves = moves if compiled else None
         self._serial = serial or Lock()
         self._made: set[Index] = set()
         self._making = Lock()
@@ -273,10 +272,11 @@ class Writer:
             return ""
         place = self.store.place(buffer.owner)
         before = self.store.preamble(buffer.owner)
-        with self._disk.writer(place.path) as handle:
-            handle.write([before, data.data], place.offset - len(before))
-            if place.length is None:
-                handle.resize(place.offset + data.size)
+        if place.whole is None and place.offset == len(before):
+            self.store.medium.write(place.path, [before, data.data])
+        else:
+            with self.store.medium.writer(place.path) as handle:
+                handle.write([before, data.data], place.offset - len(before))
         return place.path
 
     def _whole(self, buffer: Buffer, size: int) -> Traffic:
@@ -295,7 +295,7 @@ class Writer:
         offsets, length = runs(stored, buffer.box, layout.order)
         step = length * layout.itemsize
         data = buffer.memory.flat.data
-        with self._disk.writer(place.path) as handle:
+        with self.store.medium.writer(place.path) as handle:
             if place.offset == len(before) and self._first(buffer.owner):
                 handle.write([before], 0)
                 handle.resize(place.offset + stored.size * layout.itemsize)

@@ -4,6 +4,7 @@ from reblock.model.codec import Codec, Stage
 from reblock.model.device import Device
 from reblock.model.layout import Access, Layout
 from reblock.model.ledger import Finished, Ledger, Sums
+from reblock.model.medium import Medium, ReadHandle, Status, WriteHandle
 from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
@@ -45,10 +46,12 @@ __all__ = [
     "Layout",
     "Ledger",
     "Measurable",
+    "Medium",
     "Pass",
     "Plan",
     "Problem",
     "Read",
+    "ReadHandle",
     "Record",
     "Replaceable",
     "Roots",
@@ -56,10 +59,12 @@ __all__ = [
     "Schema",
     "Scratch",
     "Stage",
+    "Status",
     "Store",
     "Sums",
     "Traffic",
     "Way",
+    "WriteHandle",
     "clear_padding",
     "element",
     "fresh",

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from reblock.geometry import Box
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 
@@ -45,7 +46,7 @@ class Extent(NamedTuple):
     """Where a unit's bytes lie."""
 
     path: str
-    """File."""
+    """Key of the object on the store's medium: of a local file, its path."""
     offset: int = 0
     """First byte; a negative one counts from the end of the file."""
     length: int | None = None
@@ -132,6 +133,10 @@ class Store(Protocol):
 
         It may fail where `decode` does not, which is then asked.
         """
+
+    @property
+    def medium(self) -> Medium:
+        """Where its bytes live; `Extent.path` is a key there."""
 
     @property
     def roots(self) -> Roots | None:

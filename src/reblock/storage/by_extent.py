@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Box
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Scratch, Way, fresh
+from reblock.storage.media.local import LOCAL
 
 
 class ByExtent:
@@ -18,6 +20,8 @@ class ByExtent:
 
     roots: Roots | None = None
     """Where the files of its extents may lie; None = anywhere."""
+    medium: Medium = LOCAL
+    """Where its bytes live."""
 
     @property
     def reads(self) -> Way:

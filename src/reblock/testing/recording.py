@@ -1,5 +1,5 @@
-"""The disk that writes down what it does, for tests that hold predictions against it."""
+"""The medium that records what is done to it, for tests that compare predictions with it."""
 
-from reblock.engine.recording import RecordingDisk, Visit
+from reblock.storage.media.recording import Opening, RecordingMedium
 
-__all__ = ["RecordingDisk", "Visit"]
+__all__ = ["Opening", "RecordingMedium"]

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from reblock.engine.recording import RecordingDisk
 from reblock.engine.region import load
 from reblock.engine.seen import Seen
 from reblock.engine.view import View
@@ -22,6 +21,7 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Foreseeable, Format, Replaceable
 from reblock.testing.arrays import Array, in_byte_order, noise, same_bits
 from reblock.testing.compare import same_value
+from reblock.testing.recording import RecordingMedium
 from reblock.testing.reference_io import read_array, write_array
 
 
@@ -161,10 +161,10 @@ class UnfinishedContract(FormatTools):
         """What a run reads is among the files whose looks it compares, so that no change escapes it."""
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec)), {"codec"})
         path, _, expected = self.write(tmp_path, schema, noise((9, 7), "<i4"))
-        view, disk = View.whole(self.make_format().open(path, self.inner)), RecordingDisk()
-        assert same_bits(load(view, Box.whole((9, 7)), disk), expected)
-        seen = Seen(view)
-        assert {visit.path for visit in disk.visits} <= set(seen.files())
+        store, recorder = self.make_format().open(path, self.inner), RecordingMedium()
+        assert same_bits(load(View.whole(recorder.of(store)), Box.whole((9, 7))), expected)
+        seen = Seen(View.whole(store))
+        assert {opening.key for opening in recorder.openings} <= set(seen.files())
         before = seen.start
         for file in set(seen.files()):
             os.utime(file, ns=(0, 0))

@@ -13,9 +13,9 @@ from threading import Thread
 
 import pytest
 
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.engine.memory.buffers import STORED, Berths, Buffers, Coders, Region, Staging, Stopped, slabs
 from reblock.errors import Refused
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 
 def test_as_many_as_fit_are_granted_in_order() -> None:

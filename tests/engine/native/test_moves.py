@@ -13,10 +13,10 @@ import zarr
 import reblock
 from reblock.cost.seeks import traffic
 from reblock.engine import execute_in_order
-from reblock.engine.recording import RecordingDisk
 from reblock.engine.view import View
 from reblock.engine.writing import is_verbatim
 from reblock.storage import registry
+from reblock.testing.recording import RecordingMedium
 
 
 def field() -> np.ndarray:
@@ -68,12 +68,12 @@ def test_gaps_that_are_read_over_are_counted(coalesced: int, tmp_path: Path) -> 
     sweep = replace(job.plan.passes[0], coalesced=coalesced)
     kind = registry.get("zarr")
     store = kind.create(str(tmp_path / "b.zarr"), "", kind.adapt(job.schema, ()))
-    disk = RecordingDisk()
-    measured = execute_in_order(sweep, job.source, store, disk=disk)
+    recorder = RecordingMedium()
+    measured = execute_in_order(sweep, replace(job.source, store=recorder.of(job.source.store)), recorder.of(store))
     store.commit()
     predicted = traffic(sweep.reads, job.source.layout, sweep.read_access, coalesced=coalesced)
     assert measured.source == predicted
-    assert disk.counts(writing=False) == (predicted.opens, predicted.runs, predicted.bytes)
+    assert recorder.counts(writing=False) == (predicted.opens, predicted.runs, predicted.bytes)
     assert np.array_equal(zarr.open_array(tmp_path / "b.zarr")[:], field())
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from reblock.engine import native
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES
 from reblock.engine.memory.buffers import allocate
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 from reblock.storage.media import durable
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built")

@@ -6,7 +6,7 @@ target exchanged. The thesis runs a light version of its algorithm; here the ref
 the disk below it counts. Arrays are small enough for that, and blocks differ from axis to axis. ::
 
     predicted   Π, Σ of per-axis counts                  (reblock.cost.seeks)
-    counted     opens and byte ranges of every file      (RecordingDisk)
+    counted     opens and byte ranges of every file      (RecordingMedium)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -27,12 +27,12 @@ from reblock.bench.papers.figures import Shape
 from reblock.bench.papers.runs import DEVICE, Array, create_blocks, holds, store_blocks
 from reblock.cost import held_elements, traffic
 from reblock.engine import View, execute_in_order
-from reblock.engine.recording import RecordingDisk, Visit
 from reblock.geometry import Axis, Grid
 from reblock.model import Layout, Pass, Problem
 from reblock.passes.candidates import candidate, choice
 from reblock.planner import choose
 from reblock.render.tables import Column, Table
+from reblock.storage.media.recording import Opening, RecordingMedium
 from reblock.units import format_count
 
 #: Longest side of a validation array, and most blocks along an axis of it.
@@ -43,10 +43,10 @@ READS_PER_PAIR = 5
 _UNLIMITED = 2**40
 
 
-def _seeks(visit: Visit, problem: Problem) -> int:
+def _seeks(opening: Opening, problem: Problem) -> int:
     """An opening, and one seek per run unless the file was moved whole."""
-    whole = (problem.target if visit.writing else problem.source).object_bytes
-    runs = visit.runs()
+    whole = (problem.target if opening.writing else problem.source).object_bytes
+    runs = opening.runs()
     return 1 if runs == [(0, whole)] else 1 + len(runs)
 
 
@@ -61,7 +61,7 @@ class _Tally:
     predicted: int = 0
     """Seeks, by the model."""
     counted: int = 0
-    """Seeks, by the disk."""
+    """Seeks, by the recording medium."""
     wrong_seeks: int = 0
     """Cases in which these differ."""
     wrong_held: int = 0
@@ -173,13 +173,13 @@ def _keep_pass(problem: Problem, source: Shape, target: Shape, rng: random.Rando
 
 
 def _count(sweep: Pass, problem: Problem, view: View, path: str, chunks: Shape, array: Array, tally: _Tally) -> None:
-    """Execute one pass on the recording disk and compare."""
+    """Execute one pass on a recording medium and compare."""
     reads = traffic(sweep.reads, problem.source, sweep.read_access)
     writes = traffic(sweep.writes, problem.target, sweep.write_access, writing=True)
     store = create_blocks(path, array.shape, chunks)
-    disk = RecordingDisk()
-    measured = execute_in_order(sweep, view, store, disk=disk)
-    counted = sum(_seeks(visit, problem) for visit in disk.visits)
+    recorder = RecordingMedium()
+    measured = execute_in_order(sweep, replace(view, store=recorder.of(view.store)), recorder.of(store))
+    counted = sum(_seeks(opening, problem) for opening in recorder.openings)
     tally.cases += 1
     tally.predicted += reads.seeks + writes.seeks
     tally.counted += counted

@@ -13,9 +13,9 @@ from time import thread_time
 
 import numpy as np
 
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, round_up
 from reblock.errors import Refused
 from reblock.model import Flat, Layout, Scratch
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES, round_up
 
 #: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
 #: giving them back really frees them.

@@ -23,6 +23,7 @@ from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, 
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
@@ -32,6 +33,7 @@ from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.conventions import with_singles, without_ties
 from reblock.storage.media.files import disk_errors, kind_of, sync
+from reblock.storage.media.local import LOCAL
 from reblock.storage.npy_header import read_header, write_header
 from reblock.storage.roots import FileRoots
 
@@ -46,6 +48,8 @@ class BlocksStore(RawByExtent):
     """What `reblock.json` says."""
     roots: Roots | None = None
     """The folder, links resolved, and what is allowed beside it; None for a new one."""
+    medium: Medium = LOCAL
+    """Where the folder lies."""
 
     @property
     def format(self) -> str:

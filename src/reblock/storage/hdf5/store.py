@@ -15,6 +15,7 @@ import numpy.typing as npt
 from reblock.errors import CorruptError, StorageError
 from reblock.geometry import Box, Grid
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, Way, fresh
@@ -29,6 +30,7 @@ from reblock.storage.hdf5.metadata import Stored, write_record
 from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, telling
 from reblock.storage.hdf5.virtual import files_of
 from reblock.storage.media.files import sync
+from reblock.storage.media.local import LOCAL
 
 #: What does not survive pickling: handles and what is quickly read again.
 _FLEETING = ("_lock", "_file", "_foreign", "_shadow", "_dataset", "_process", "_index", "_asks")
@@ -38,6 +40,8 @@ class Hdf5Store:
     """One dataset of an HDF5 file."""
 
     format, decoder = "hdf5", None
+    medium: Medium = LOCAL
+    """A local file: HDF5 itself opens it."""
 
     def __init__(
         self,

@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reblock.errors import DiskError, FormatError
+from reblock.model.medium import FILE, FOLDER, LINK
 from reblock.model.roots import Roots
+from reblock.model.store import Bytes
+
+_KINDS = {
+    stat.S_IFDIR: FOLDER,
+    stat.S_IFREG: FILE,
+    stat.S_IFLNK: LINK,
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 @contextmanager
@@ -89,7 +101,7 @@ def open_regular(path: str, flags: int, *, at: int | None = None) -> int:
     return fd
 
 
-def write_file(path: str, data: bytes, *, length: int | None = None, at: int | None = None) -> None:
+def write_file(path: str, data: Bytes, *, length: int | None = None, at: int | None = None) -> None:
     """Make a new file, durable, and `length` bytes long if that is given; nothing stays if that fails.
 
     With `at`, the handle of a folder, only the last name of the path counts.
@@ -123,18 +135,7 @@ def sync(path: str) -> None:
 
 def kind_of(mode: int) -> str:
     """What a path is, in words."""
-    for test, name in (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISREG, "a file"),
-        (stat.S_ISLNK, "a symbolic link"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISCHR, "a device"),
-        (stat.S_ISBLK, "a device"),
-    ):
-        if test(mode):
-            return name
-    return "something else"
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def is_number_below(name: str, count: int) -> bool:

@@ -18,12 +18,14 @@ from reblock.geometry import Grid
 from reblock.geometry.grid import chunk_text
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.media.files import read_head, sync, write_file
+from reblock.storage.media.local import LOCAL
 from reblock.storage.npy_header import MAGIC, read_header, write_header
 from reblock.storage.roots import FileRoots
 
@@ -40,6 +42,8 @@ class NpyStore(RawByExtent):
     """Bytes before the first element."""
     roots: Roots | None = None
     """The file itself, links resolved, where it was there before."""
+    medium: Medium = LOCAL
+    """Where the file lies."""
 
     @property
     def format(self) -> str:

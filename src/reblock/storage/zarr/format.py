@@ -15,6 +15,7 @@ import numpy as np
 
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
@@ -26,6 +27,7 @@ from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.decoders import decoder
 from reblock.storage.media.durable import make_durable
 from reblock.storage.media.files import disk_errors, read_head, sync, write_file
+from reblock.storage.media.local import LOCAL
 from reblock.storage.records import FILE
 from reblock.storage.roots import FileRoots
 from reblock.storage.zarr import shards as zarr_shards
@@ -59,6 +61,8 @@ class ZarrStore(ByExtent):
     """The parts that chunks are read in; None = whole."""
     stored_bytes: tuple[int, ...] = ()
     """Bytes of the stored chunks, where they were looked at."""
+    medium: Medium = LOCAL
+    """Where the folder lies."""
 
     @property
     def format(self) -> str:

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import disk as disk_module
-from reblock.engine.disk import DIRECT_BYTES, PAGE_BYTES, Disk
 from reblock.engine.memory.buffers import allocate
 from reblock.errors import DiskError
+from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
+from reblock.storage.media import local
+from reblock.storage.media.local import LOCAL
 
 
 @pytest.fixture
 def direct(tmp_path: Path) -> bool:
     """Whether files here can be opened past the page cache."""
     (tmp_path / "probe").write_bytes(b"")
-    with Disk().reader(str(tmp_path / "probe"), direct=True) as handle:
+    with LOCAL.reader(str(tmp_path / "probe"), direct=True) as handle:
         return handle.direct
 
 
@@ -30,7 +31,7 @@ def test_runs_come_past_the_cache(size: int, direct: bool, tmp_path: Path) -> No
     path = str(tmp_path / "x")
     flat = np.random.default_rng(size).integers(0, 256, size, np.uint8)
     Path(path).write_bytes(flat.tobytes())
-    with Disk().reader(path, direct=True) as handle:
+    with LOCAL.reader(path, direct=True) as handle:
         for offset, length in ((0, size), (13, size - 13), (PAGE_BYTES, 5), (size - 3, 3)):
             found, count = handle.read_run(allocate(size + 2 * PAGE_BYTES), offset, length)
             assert count == length
@@ -40,17 +41,17 @@ def test_runs_come_past_the_cache(size: int, direct: bool, tmp_path: Path) -> No
 
 
 def test_a_file_system_without_direct_transfers_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = disk_module.os.open
+    real = local.os.open
 
     def refuse(path: str, flags: int, mode: int = 0o777) -> int:
-        if flags & disk_module._DIRECT:
+        if flags & local._DIRECT:
             raise OSError(errno.EINVAL, "Invalid argument")
         return real(path, flags, mode)
 
-    monkeypatch.setattr(disk_module.os, "open", refuse)
+    monkeypatch.setattr(local.os, "open", refuse)
     data = bytes(DIRECT_BYTES + 5)
     (tmp_path / "x").write_bytes(data)
-    with Disk().reader(str(tmp_path / "x"), direct=True) as handle:
+    with LOCAL.reader(str(tmp_path / "x"), direct=True) as handle:
         assert not handle.direct
         found, _ = handle.read_run(allocate(len(data)), 0, len(data))
     assert found.tobytes() == data
@@ -73,7 +74,7 @@ def test_large_chunks_of_odd_sizes(source: str, target: str, tmp_path: Path) -> 
 def test_errors_name_path_and_errno(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     with pytest.raises(DiskError, match=r"creating .*x/y.*ENOTDIR") as caught:
-        Disk().writer(str(tmp_path / "x" / "y"))
+        LOCAL.writer(str(tmp_path / "x" / "y"))
     assert caught.value.errno == errno.ENOTDIR
     with pytest.raises(FileNotFoundError):
-        Disk().reader(str(tmp_path / "nothing"))
+        LOCAL.reader(str(tmp_path / "nothing"))

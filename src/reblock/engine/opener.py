@@ -1,0 +1,41 @@
+"""Opener: opens the objects of a source, each of which must look as it did when the run began."""
+
+from __future__ import annotations
+
+from reblock.engine.seen import Seen
+from reblock.errors import ChangedError, StorageError
+from reblock.model import Medium, ReadHandle, Store
+
+
+class Opener:
+    """Opens objects through the medium of their store, inside its roots."""
+
+    def __init__(self, store: Store, seen: Seen | None = None) -> None:
+        """Without `seen`, nobody knows what objects looked like before."""
+        self._medium, self._roots, self._seen = store.medium, store.roots, seen
+
+    def reader(self, key: str, *, direct: bool = False, number: int | None = None) -> ReadHandle:
+        """Open an object for reading; FileNotFoundError where there is none. `direct` is a wish.
+
+        With the number of the object, a ChangedError where it looks different, or was there and is missing now.
+        """
+        seen = self._seen if number is not None else None
+        try:
+            handle = self._medium.reader(key, roots=self._roots, direct=direct)
+        except FileNotFoundError:
+            if seen is not None and number is not None and not seen.knows(number, None):
+                raise changed(self._medium, key) from None
+            raise
+        if seen is not None and number is not None and not seen.knows(number, handle.status()):
+            handle.close()
+            raise changed(self._medium, key)
+        return handle
+
+
+def changed(medium: Medium, key: str) -> ChangedError:
+    """An error for an object that is not what it was at the start of the run, or not there any more."""
+    try:
+        medium.status(key)
+    except (FileNotFoundError, StorageError):
+        return ChangedError(f"{key} was there when the run began, and is not any more")
+    return ChangedError(f"{key} is not what it was when the run began: somebody writes to it, or has replaced it")

@@ -1,0 +1,309 @@
+"""The local medium: keys are paths of files.
+
+Large transfers go past the kernel's page cache where the file system allows it (O_DIRECT): copying page by page
+through the cache costs more than the device, and pushes out everything else that is in it. Files inside roots are
+opened without following links (O_NOFOLLOW); a link is resolved first, and opened only where it stays inside.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import ClassVar, Self
+
+from reblock.errors import DiskError
+from reblock.model.medium import PAGE_BYTES, Listed, Room, Status, round_up
+from reblock.model.roots import Roots
+from reblock.model.store import Bytes, Flat
+from reblock.storage.media.durable import make_durable
+from reblock.storage.media.files import disk_errors, kind_of, sync, write_file
+from reblock.storage.roots import FileRoots
+
+_DIRECT: int = getattr(os, "O_DIRECT", 0)
+#: Linux's flag for reads that leave nothing in the page cache: 6.14 and later, some file systems.
+_DONTCACHE = 0x80 if sys.platform == "linux" else 0
+#: How a system says that it does not know a flag.
+_UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+#: A pipe without a writer must not block whoever opens it.
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_WRITING = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+
+
+class LocalHandle:
+    """An open file."""
+
+    _forgets: ClassVar[int] = _DONTCACHE
+
+    def __init__(self, key: str, descriptor: int, *, direct: bool = False) -> None:
+        self.key = key
+        self.direct = direct
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        """Size of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def status(self) -> Status:
+        """The file seen from outside."""
+        return status_of(os.fstat(self._descriptor))
+
+    def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
+        """Fill a view from a byte offset; what is read `once` is not cached."""
+        done = 0
+        try:
+            while done < len(view):
+                count = self._read_some(view[done:], offset + done, once=once and not self.direct)
+                done += count
+                if not count or (self.direct and count % PAGE_BYTES):  # the end of the file
+                    break
+        except OSError as error:
+            raise DiskError.wrap(error, doing="reading", path=self.key) from error
+        return done
+
+    def _read_some(self, view: memoryview, offset: int, *, once: bool) -> int:
+        if once and LocalHandle._forgets:
+            try:
+                return os.preadv(self._descriptor, [view], offset, LocalHandle._forgets)
+            except OSError as error:
+                if error.errno not in _UNKNOWN:
+                    raise
+                LocalHandle._forgets = 0
+        return os.preadv(self._descriptor, [view], offset)
+
+    def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
+        """Read one range, with whole pages around it where the transfer is direct."""
+        if not self.direct:
+            return staging[:size], self.read(staging[:size].data, offset, once=once)
+        before = offset % PAGE_BYTES
+        whole = round_up(before + size)
+        got = self.read(staging[:whole].data, offset - before)
+        return staging[before : before + size], min(max(got - before, 0), size)
+
+    def write(self, parts: Sequence[Bytes], offset: int) -> None:
+        """Write buffers one behind the other from a byte offset."""
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        try:
+            while views:
+                count = os.pwritev(self._descriptor, views[:64], offset)
+                offset += count
+                while views and count >= len(views[0]):
+                    count -= len(views.pop(0))
+                if count:
+                    views[0] = views[0][count:]
+        except OSError as error:
+            raise DiskError.wrap(error, doing="writing", path=self.key) from error
+
+    def resize(self, size: int) -> None:
+        """Make the file that long."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise DiskError.wrap(error, doing="resizing", path=self.key) from error
+
+    def fileno(self) -> int:
+        """The descriptor, which stays this handle's own."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                raise DiskError.wrap(error, doing="closing", path=self.key) from error
+
+    def __del__(self) -> None:
+        # A failed run drops handles without closing them.
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LocalMedium:
+    """Files of this machine."""
+
+    name = "local files"
+    is_local = True
+    writes_ranges = True
+    renames = True
+
+    def __reduce__(self) -> str:
+        return "LOCAL"
+
+    # ---------------------------------------------------------------- bytes
+    def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> LocalHandle:
+        """Open a file for reading, but none outside the roots."""
+        try:
+            if roots is None:
+                return _open(key, _READING, direct=direct)
+            if roots.allows(key):
+                try:
+                    return _open(key, _READING | os.O_NOFOLLOW, direct=direct)
+                except OSError as error:
+                    if error.errno != errno.ELOOP:  # it is no link
+                        raise
+            return _open(roots.resolve(key), _READING, direct=direct)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DiskError.wrap(error, doing="opening", path=key) from error
+
+    def writer(self, key: str) -> LocalHandle:
+        """Open a file for writing; it and its folders are made where they do not exist."""
+        try:
+            try:
+                return _open(key, _WRITING)
+            except FileNotFoundError:
+                _make_folders(key)
+                return _open(key, _WRITING)
+        except OSError as error:
+            raise DiskError.wrap(error, doing="creating", path=key) from error
+
+    def write(self, key: str, parts: Sequence[Bytes]) -> None:
+        """Write a whole file over the one that is there, which keeps its inode."""
+        with self.writer(key) as handle:
+            handle.write(parts, 0)
+            handle.resize(sum(len(part) for part in parts))
+
+    def create(self, key: str, data: Bytes, *, size: int | None = None) -> None:
+        """Make a new file and fsync it."""
+        try:
+            write_file(key, data, length=size)
+        except DiskError as error:
+            if error.errno == errno.EEXIST:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key) from None
+            raise
+
+    def replace(self, key: str, data: Bytes) -> None:
+        """Write a draft beside it and rename that, so that the file is whole whenever the power fails."""
+        folder, name = os.path.split(key)
+        draft = os.path.join(folder, draft_name(name))
+        with disk_errors("write", key):
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+            write_file(draft, data)
+            os.replace(draft, key)
+        sync(folder or ".")
+
+    def remove(self, key: str) -> None:
+        """Remove a file, or a link."""
+        with disk_errors("removing", key), suppress(FileNotFoundError):
+            os.unlink(key)
+
+    # ---------------------------------------------------------------- names
+    def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:
+        """What stat says; with roots, a link is resolved inside them first."""
+        try:
+            if follow and roots is None:
+                return status_of(os.stat(key))
+            found = os.lstat(key)
+            if follow and roots is not None and stat.S_ISLNK(found.st_mode):
+                found = os.stat(roots.resolve(key))
+            return status_of(found)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DiskError.wrap(error, doing="look at", path=key) from error
+        except ValueError as error:  # a NUL character
+            raise DiskError.wrap(OSError(errno.EINVAL, str(error)), doing="look at", path=repr(key)) from error
+
+    def entries(self, folder: str) -> Sequence[Listed]:
+        """What scandir finds."""
+        try:
+            with os.scandir(folder) as found:
+                return [Listed(entry.name, _kind_of(entry)) for entry in found]
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DiskError.wrap(error, doing="list", path=folder) from error
+
+    def make_folder(self, key: str) -> None:
+        """Make one folder; the one above it must be there."""
+        try:
+            os.mkdir(key)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise DiskError.wrap(error, doing="create", path=key) from error
+
+    # ---------------------------------------------------------------- what surrounds them
+    def sync(self, key: str) -> None:
+        """Fsync a file or a folder."""
+        sync(key)
+
+    def sync_name(self, key: str) -> None:
+        """Fsync the folder that a path lies in."""
+        sync(os.path.dirname(os.path.abspath(key)))
+
+    def sync_all(self, keys: Collection[str], folder: str) -> None:
+        """Fsync files and their folders, or the whole file system where they are many."""
+        make_durable(keys, folder)
+
+    def room(self, folder: str) -> Room:
+        """What statvfs says of the file system."""
+        with disk_errors("look at", folder):
+            found, device = os.statvfs(folder), os.stat(folder).st_dev
+        # Some file systems make inodes as they are needed, and say that they have none.
+        inodes = found.f_favail if found.f_files else None
+        return Room(str(device), found.f_bavail * found.f_frsize, inodes)
+
+    def roots(self, key: str, allow: Sequence[str] = ()) -> FileRoots:
+        """The path itself and the allowed folders, links resolved."""
+        return FileRoots.of(key, allow)
+
+
+def draft_name(name: str) -> str:
+    """The name of what `replace` renames to another name; one that was left behind is no stranger."""
+    return f".{name}.draft"
+
+
+def status_of(found: os.stat_result) -> Status:
+    """A file seen from outside."""
+    return Status(found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, kind_of(found.st_mode))
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """What an entry of a folder is; most file systems say it without another call."""
+    if entry.is_symlink():
+        return kind_of(stat.S_IFLNK)
+    if entry.is_dir(follow_symlinks=False):
+        return kind_of(stat.S_IFDIR)
+    if entry.is_file(follow_symlinks=False):
+        return kind_of(stat.S_IFREG)
+    return kind_of(entry.stat(follow_symlinks=False).st_mode)
+
+
+def _make_folders(path: str) -> None:
+    """Make the folders of a file."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="creating the folder of", path=path) from error
+
+
+def _open(path: str, flags: int, *, direct: bool = False) -> LocalHandle:
+    """Open a file, past the page cache if that is asked for and possible."""
+    if direct and _DIRECT:
+        try:
+            return LocalHandle(path, os.open(path, flags | _DIRECT, 0o666), direct=True)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # the answer of a file system without direct transfers
+                raise
+    return LocalHandle(path, os.open(path, flags, 0o666))
+
+
+#: The files of this machine.
+LOCAL = LocalMedium()

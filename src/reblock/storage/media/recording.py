@@ -1,0 +1,148 @@
+"""A medium that passes everything on to another one and records it, to compare predictions with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, cast
+
+from reblock.model.medium import Medium, ReadHandle, Status, WriteHandle
+from reblock.model.roots import Roots
+from reblock.model.store import Bytes, Flat, Store
+from reblock.storage.media.local import LOCAL
+
+
+@dataclass
+class Opening:
+    """One opening of one object."""
+
+    key: str
+    """The object."""
+    writing: bool
+    """Whether it was opened for writing."""
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    """Byte ranges moved, first byte and end, in the order of the calls."""
+
+    def runs(self, skip: int = 0) -> list[tuple[int, int]]:
+        """Contiguous ranges: calls that follow each other without a gap are one. Bytes before `skip` are headers."""
+        joined: list[tuple[int, int]] = []
+        for start, stop in self.ranges:
+            if stop <= skip:
+                continue
+            if joined and joined[-1][1] == start:
+                joined[-1] = (joined[-1][0], stop)
+            else:
+                joined.append((max(start, skip), stop))
+        return joined
+
+
+class RecordingMedium:
+    """Another medium, whose every opening and byte range is kept in `openings`."""
+
+    is_local = False
+    """The compiled loop would go past it."""
+
+    def __init__(self, medium: Medium = LOCAL) -> None:
+        self._medium = medium
+        self.openings: list[Opening] = []
+
+    def __getattr__(self, name: str) -> Any:
+        # What moves no bytes of an object is left to the other medium.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._medium, name)
+
+    def of(self, store: Store) -> Store:
+        """The same store, whose objects the engine now opens here; a target is still to be finished by the caller."""
+        # Not `copy.copy`: a store that is being written must keep its handles.
+        other: Store = object.__new__(type(store))
+        vars(other).update(vars(store), medium=cast("Medium", self))
+        return other
+
+    def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> ReadHandle:  # noqa: ARG002 - pages would blur the ranges
+        """Open an object for reading and note it."""
+        return _RecordingReader(self._medium.reader(key, roots=roots), self._note(key, writing=False))
+
+    def writer(self, key: str) -> WriteHandle:
+        """Open an object for writing ranges and note it."""
+        return _RecordingWriter(self._medium.writer(key), self._note(key, writing=True))
+
+    def write(self, key: str, parts: Sequence[Bytes]) -> None:
+        """Write a whole object and note it."""
+        self._medium.write(key, parts)
+        self._note(key, writing=True).ranges.append((0, sum(len(part) for part in parts)))
+
+    def _note(self, key: str, *, writing: bool) -> Opening:
+        opening = Opening(key, writing)
+        self.openings.append(opening)
+        return opening
+
+    def counts(self, *, writing: bool, skip: int = 0) -> tuple[int, int, int]:
+        """Opens, contiguous runs and bytes of one direction; each object's first `skip` bytes are headers."""
+        runs = [run for opening in self.openings if opening.writing == writing for run in opening.runs(skip)]
+        opens = sum(opening.writing == writing for opening in self.openings)
+        return opens, len(runs), sum(stop - start for start, stop in runs)
+
+
+class _RecordingReader:
+    """A handle that notes what is read."""
+
+    def __init__(self, handle: ReadHandle, opening: Opening) -> None:
+        self.key = handle.key
+        self._handle, self._opening = handle, opening
+
+    def size(self) -> int:
+        return self._handle.size()
+
+    def status(self) -> Status:
+        return self._handle.status()
+
+    def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
+        count = self._handle.read(view, offset, once=once)
+        self._opening.ranges.append((offset, offset + count))
+        return count
+
+    def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
+        return staging[:size], self.read(staging[:size].data, offset, once=once)
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation(f"{self.key}: what is read from a descriptor cannot be noted")
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _RecordingWriter:
+    """A handle that notes what is written."""
+
+    def __init__(self, handle: WriteHandle, opening: Opening) -> None:
+        self.key = handle.key
+        self._handle, self._opening = handle, opening
+
+    def write(self, parts: Sequence[Bytes], offset: int) -> None:
+        self._handle.write(parts, offset)
+        self._opening.ranges.append((offset, offset + sum(len(part) for part in parts)))
+
+    def resize(self, size: int) -> None:
+        self._handle.resize(size)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,17 @@
+"""Which medium the key of an array belongs to."""
+
+from __future__ import annotations
+
+from reblock.errors import UsageError
+from reblock.model.medium import Medium
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.memory import MEMORY, SCHEME
+
+
+def medium_of(key: str) -> Medium:
+    """The medium that a path or URL names; UsageError for a URL that no medium knows."""
+    if key.startswith(SCHEME):
+        return MEMORY
+    if "://" in key:
+        raise UsageError(f"{key}: only local files and {SCHEME} can be opened in this version, not other URLs")
+    return LOCAL
