@@ -3,23 +3,23 @@
 ::
 
     ReblockError
-    ├── UsageError              the caller asked for something that cannot be
-    │   ├── InfeasibleError     the memory budget is too small (says what would do)
-    │   ├── Refused             a strategy cannot serve this problem (says why)
-    │   ├── TargetExistsError   the target is there already
+    ├── UsageError              the request is impossible
+    │   ├── InfeasibleError     the memory budget is too small (names the least that works)
+    │   ├── Refused             a strategy cannot solve this problem (says why)
+    │   ├── TargetExistsError   the target already exists
     │   ├── LockedError         another run is writing the target
     │   └── UnfinishedError     an unfinished run of another problem is in the way
-    └── StorageError            the storage did not deliver
-        ├── FormatError         not a format we know, or metadata that makes no sense
-        ├── CorruptError        bytes that are lost, short, long or do not decode
-        ├── UnevenError         chunks that are not divided as others of the same array are
+    └── StorageError            the storage failed
+        ├── FormatError         an unknown format, or invalid metadata
+        ├── CorruptError        bytes that are lost, too few, too many, or do not decode
+        ├── UnevenError         a chunk that is divided differently from others of the same array
         ├── ChangedError        the source changed while it was read
         ├── ExternalError       a file that points outside its own root
-        └── DiskError           the operating system said no (path and errno)
-            └── SpaceError      there is not enough room; found out before the first write
+        └── DiskError           the operating system reported an error (path and errno)
+            └── SpaceError      not enough free space; found before the first write
 
-A message that tells what to try names options and commands by `option` and `command`. Whoever shows it says them in
-their own language: `overwrite=True` in Python, `--overwrite` on the command line.
+Messages mark options and commands with `option` and `command`. The program that shows a message spells them:
+`overwrite=True` in Python, `--overwrite` on the command line.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ import json
 import re
 from typing import Any, Protocol
 
-#: What a mark in a message begins and ends with; no other text has it.
+#: The character around a mark in a message; no other text contains it.
 _MARK = "\x1e"
 _MARKED = re.compile(f"{_MARK}([^{_MARK}]*){_MARK}")
 
 
 def option(name: str, value: Any = None) -> str:
-    """An option for a message, by the name of the argument in Python, with a value if it is given."""
+    """Mark an option in a message, by the name of its Python argument, with a value if one is given."""
     return f"{_MARK}{json.dumps(['option', name, value])}{_MARK}"
 
 
 def options(*names: str) -> str:
-    """Several options for a message."""
+    """Mark several options in a message."""
     *first, last = map(option, names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def command(name: str, *arguments: str) -> str:
-    """A command for a message, by the name of the function in Python."""
+    """Mark a command in a message, by the name of its Python function."""
     return f"{_MARK}{json.dumps(['command', name, list(arguments)])}{_MARK}"
 
 
 class Speaker(Protocol):
-    """Says options and commands in the language of who reads the message."""
+    """Spells options and commands for one kind of reader."""
 
     def option(self, name: str, value: Any) -> str:
-        """An option, with its value unless that is None."""
+        """Spell an option, with its value unless that is None."""
 
     def command(self, name: str, arguments: list[str]) -> str:
-        """A command."""
+        """Spell a command."""
 
 
 class Python:
-    """Speaks Python."""
+    """Spells options and commands as Python."""
 
     def option(self, name: str, value: Any) -> str:
         """A keyword argument."""
@@ -73,12 +73,12 @@ class Python:
 
 
 def speak(message: str, speaker: Speaker) -> str:
-    """A message with its options and commands in the speaker's language."""
+    """A message with its options and commands as the speaker spells them."""
 
     def said(mark: re.Match[str]) -> str:
         try:
             kind, name, value = json.loads(mark[1])
-        except ValueError:  # somebody else's text
+        except ValueError:  # text that is not ours
             return mark[0]
         return speaker.option(name, value) if kind == "option" else speaker.command(name, value)
 
@@ -86,18 +86,18 @@ def speak(message: str, speaker: Speaker) -> str:
 
 
 class ReblockError(Exception):
-    """Base of everything reblock raises on purpose; its message is one line."""
+    """Base of everything that reblock raises on purpose; its message is one line."""
 
-    #: Smallest memory budget that would do, where that is what failed.
+    #: Smallest memory budget that works, if the budget was too small.
     needs_memory_bytes: int | None = None
 
     @property
     def message(self) -> str:
-        """The message as it was written, for other messages and for speakers."""
+        """The message with its marks, to be used in other messages and by speakers."""
         return str(self.args[0]) if self.args else ""
 
     def told(self, speaker: Speaker) -> str:
-        """The message in the language of who reads it."""
+        """The message as the speaker spells it."""
         return speak(self.message, speaker)
 
     def __str__(self) -> str:
@@ -107,24 +107,24 @@ class ReblockError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
     def add(self, advice: str) -> None:
-        """Say more at the end of the message, once."""
+        """Append advice to the message, once."""
         if advice not in self.message:
             self.args = (f"{self.message}; {advice}", *self.args[1:])
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was told to stop, and can be resumed; no error, so `except ReblockError` does not catch it."""
+    """A run was stopped and can be resumed; not an error, so `except ReblockError` does not catch it."""
 
     def __str__(self) -> str:
         return speak(str(self.args[0]), Python()) if self.args else ""
 
 
 class UsageError(ReblockError):
-    """The request itself cannot be served; nothing was touched."""
+    """The request is impossible; nothing was touched."""
 
 
 class InfeasibleError(UsageError):
-    """No plan fits the budget; `needs_memory_bytes` is the smallest that would do."""
+    """No plan fits the budget; `needs_memory_bytes` is the smallest that works."""
 
     def __init__(self, message: str, *, needs_memory_bytes: int | None = None) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class InfeasibleError(UsageError):
 
 
 class Refused(UsageError):  # noqa: N818 - a strategy refusing a problem is an answer, not an error
-    """A strategy cannot serve a problem; the message says why."""
+    """A strategy cannot solve a problem; the message says why."""
 
     def __init__(self, message: str, *, needs_memory_bytes: int | None = None) -> None:
         super().__init__(message)
@@ -140,7 +140,7 @@ class Refused(UsageError):  # noqa: N818 - a strategy refusing a problem is an a
 
 
 class TargetExistsError(UsageError):
-    """The target exists, and is not to be replaced."""
+    """The target already exists and may not be replaced."""
 
 
 class LockedError(UsageError):
@@ -152,19 +152,19 @@ class UnfinishedError(UsageError):
 
 
 class StorageError(ReblockError):
-    """The storage did not deliver what its metadata promises."""
+    """The storage failed or contradicts its metadata."""
 
 
 class FormatError(StorageError):
-    """The file is not of a known format, or its metadata makes no sense."""
+    """The file's format is unknown, or its metadata is invalid."""
 
 
 class CorruptError(StorageError):
-    """Stored bytes are missing, short, long, or do not decode."""
+    """Stored bytes are missing, too few, too many, or do not decode."""
 
 
 class UnevenError(StorageError):
-    """A chunk is not divided as others are, so it cannot be read in parts like them."""
+    """A chunk is divided differently from others, so it cannot be read in the planned parts."""
 
 
 class ChangedError(StorageError):
@@ -193,7 +193,7 @@ class DiskError(StorageError):
 
 
 class SpaceError(DiskError):
-    """The file system has not the room that the run needs; nothing was written."""
+    """The file system lacks the space that the run needs; nothing was written."""
 
     def __init__(self, message: str, *, path: str, needed: int, free: int) -> None:
         super().__init__(message, path=path, errno=_errno.ENOSPC)

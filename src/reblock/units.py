@@ -22,7 +22,7 @@ _LARGEST = 2**63 - 1
 
 
 def parse_size(text: str | int, *, whole: int | None = None) -> int:
-    """Bytes from an integer or from text like "512MiB", "4 GB" or "1.5GiB"; "50%" is that much of the whole."""
+    """Bytes from an integer or from text like "512MiB", "4 GB" or "1.5GiB"; "50%" is that share of `whole`."""
     if isinstance(text, bool):
         raise UsageError(f"a size is bytes or text like 512MiB, not {text!r}")
     if isinstance(text, int):
@@ -35,7 +35,7 @@ def parse_size(text: str | int, *, whole: int | None = None) -> int:
             raise UsageError(f"cannot read the size {text!r}: write bytes, or a number with KB, MB, GB, KiB, MiB, GiB")
         size = int(Decimal(match[1]) * _SUFFIXES[match[2]])
     if not 0 <= size <= _LARGEST:
-        raise UsageError(f"the size {text!r} must lie between 0 and 8 EiB")
+        raise UsageError(f"the size {text!r} must be between 0 and 8 EiB")
     return size
 
 

@@ -102,7 +102,7 @@ def test_without_axes() -> None:
         (lambda: parse_chunks((8,), SHAPE, DEFAULT), "have 1 axes, the array has 3"),
         (lambda: parse_chunks("8,8", SHAPE, DEFAULT), "have 2 axes, the array has 3"),
         (lambda: parse_chunks("x=8", SHAPE, DEFAULT, NAMES), "'x' names no axis: the axes are time, lat, lon"),
-        (lambda: parse_chunks("x=8", SHAPE, DEFAULT), "have no names, but numbers below 3"),
+        (lambda: parse_chunks("x=8", SHAPE, DEFAULT), "have no names, use numbers below 3"),
         (lambda: parse_chunks("time=8,9", SHAPE, DEFAULT, NAMES), "'9' names no axis: write NAME=CHUNK"),
         (lambda: parse_chunks("time=8,0=9", SHAPE, DEFAULT, NAMES), "'0' is given twice"),
         (lambda: parse_chunks({3: 8}, SHAPE, DEFAULT), "no axis 3: the array has 3"),

@@ -1,16 +1,16 @@
-"""Axis: one axis of a grid, cut into blocks, described and never enumerated.
+"""Axis: one axis of a grid, cut into blocks, described without enumerating them.
 
-Every cut axis that repartitioning meets has the same form ::
+Every cut axis in repartitioning has the same form ::
 
       lead   head       pattern × repeats               tail     trail
     ┄┄┄┄┄┄├──┬────┼──┬───┼──┬───┼──┬───┼──┬───┼───┬──┬───┤┄┄┄┄┄┄┄┄┄
           0                                            length
 
-A regular axis is a pattern of one length; an irregular one is all tail; the common refinement of two
-regular axes repeats with the least common multiple of their lengths. `lead` and `trail` say how far the
-first and the last block stick out of the axis: stored chunks do, at the edge of a crop and where a format
-pads its last chunk. Lengths, starts and indices cost O(pattern), whatever the number of blocks. An axis of few
-blocks is regular or all tail, so that there the same cuts make equal axes.
+A regular axis is a pattern of one length. An irregular axis is all tail. The common refinement of two regular
+axes repeats with the least common multiple of their lengths. `lead` and `trail` are the lengths by which the
+first and the last block extend beyond the axis: stored chunks do so at the edge of a crop, and where a format
+pads its last chunk. Lengths, starts and indices cost O(pattern), whatever the number of blocks. An axis with few
+blocks is regular or all tail, so that equal cuts make equal axes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from reblock.errors import Refused, UsageError
 
 Ints = npt.NDArray[np.int64]
 
-#: The longest axis, and the longest chunk: what sticks out of it is counted in 64 bits too.
+#: The longest axis and the longest chunk; padding beyond it must also fit 64 bits.
 MAX_LENGTH = 2**62
 
-#: Distinct cuts that may be looked at one by one; a grid with more of them is refused as too irregular.
+#: The most distinct cuts that may be enumerated; a grid with more is refused as too irregular.
 MANY_CUTS = 1 << 21
 
-#: Cuts of two axes that may be merged: those of a period that they have in common, or all where there is none.
+#: The most cuts of two axes that may be merged: those of one common period, or all if there is none.
 MERGED_CUTS = 1 << 16
 
-#: Blocks up to which an axis that is not regular is kept and written as the list of its lengths.
+#: Up to this many blocks, an irregular axis is stored and written as the list of its lengths.
 FEW_BLOCKS = 128
 
-#: Blocks up to which plain integers are quicker than arrays.
+#: Up to this many blocks, plain integers are faster than arrays.
 ONE_BY_ONE = 24
 
 
@@ -55,7 +55,7 @@ class Axis:
     pattern: tuple[int, ...] = ()
     """Lengths that repeat."""
     repeats: int = 0
-    """How often they do."""
+    """How often the pattern repeats."""
     tail: tuple[int, ...] = ()
     """Lengths of the blocks after the pattern."""
     lead: int = 0
@@ -63,7 +63,7 @@ class Axis:
     trail: int = 0
     """Elements by which the last block ends after the axis."""
 
-    # Axes are what everything that is counted is remembered by, so this is asked for very often.
+    # Axes are the keys of all caches of counts, so the hash is needed very often.
     def __hash__(self) -> int:
         return self._hash
 
@@ -73,7 +73,7 @@ class Axis:
 
     @classmethod
     def regular(cls, length: int, chunk: int, *, padded: bool = False) -> Axis:
-        """Blocks of one length; the last one is clipped, or sticks out when `padded`."""
+        """Blocks of one length; the last one is clipped, or extends beyond the axis if `padded`."""
         if length == 0:
             return cls()
         whole, rest = divmod(length, chunk)
@@ -92,7 +92,7 @@ class Axis:
 
     @classmethod
     def single(cls, length: int) -> Axis:
-        """One block (none where the length is 0)."""
+        """One block; none if the length is 0."""
         return cls.regular(length, max(length, 1))
 
     # ---------------------------------------------------------------- sizes
@@ -110,12 +110,12 @@ class Axis:
 
     @cached_property
     def period(self) -> int:
-        """Length of one pattern (0 without one)."""
+        """Length of the pattern; 0 without one."""
         return self._pattern[-1]
 
     @cached_property
     def middle(self) -> tuple[int, int]:
-        """Where the repeated part starts and ends."""
+        """Start and end of the repeated part."""
         return self._head[-1], self._head[-1] + self.period * self.repeats
 
     @cached_property
@@ -142,7 +142,7 @@ class Axis:
 
     # ---------------------------------------------------------------- one block
     def start(self, index: int) -> int:
-        """Where block `index` starts; `index == count` gives the length."""
+        """Start of block `index`; `index == count` gives the length."""
         index -= len(self.head)
         if index < 0:
             return self._head[index + len(self.head)]
@@ -153,7 +153,7 @@ class Axis:
         return self.middle[1] + self._tail[index - inside]
 
     def index(self, position: int) -> int:
-        """Block that holds a position; the length itself belongs to block `count`."""
+        """Index of the block that contains a position; the length itself belongs to block `count`."""
         first, last = self.middle
         if position < first:
             return bisect_right(self._head, position) - 1
@@ -199,7 +199,7 @@ class Axis:
         return out
 
     def bounds(self, first: int, last: int) -> Ints:
-        """`stored` of the blocks from one to before another, one per row."""
+        """`stored` of the blocks `first` to `last - 1`, one per row."""
         cuts = self.starts(np.arange(first, last + 1))
         found = np.stack([cuts[:-1], cuts[1:]], 1)
         if first < last:
@@ -247,7 +247,7 @@ class Axis:
         return self.starts(np.arange(first, last + 1, dtype=np.int64))
 
     def cuts_between(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
-        """`cuts` of many intervals, one after the other, and the interval of each."""
+        """`cuts` of many intervals, concatenated, and the interval that each cut belongs to."""
         first, last = self.indices(starts), self.indices(np.minimum(stops, self.length) - 1)
         first += self.starts(first) < starts
         counts = np.where(starts < stops, np.maximum(last - first + 1, 0), 0)
@@ -258,7 +258,7 @@ class Axis:
         return self.starts(np.arange(total) - before[owner] + first[owner]), owner
 
     def lengths(self) -> list[int]:
-        """Every block's length; only for grids that are small enough to list."""
+        """Every block's length; refused if there are too many to list."""
         if self.count > MANY_CUTS:
             raise Refused(f"too many blocks to list: {self.count:,}")
         return [*self.head, *self.pattern * self.repeats, *self.tail]
@@ -275,7 +275,7 @@ class Axis:
         return _refine(self.clipped(), other.clipped())
 
     def crop(self, start: int, stop: int) -> Axis:
-        """The part [start, stop), counted from `start`; cut blocks stick out."""
+        """The part [start, stop), relative to `start`; cut blocks keep their full stored extent."""
         if start >= stop:
             return Axis()
         if (start, stop) == (0, self.length):
@@ -302,7 +302,7 @@ class Axis:
         return _listed(_absorb(made))
 
     def multiple(self, factor: int) -> Axis:
-        """Runs of `factor` consecutive blocks joined to one, from the start."""
+        """Join every `factor` consecutive blocks into one, from the start."""
         if factor <= 1:
             return self.clipped()
         if self.step is not None:
@@ -312,7 +312,7 @@ class Axis:
     # ---------------------------------------------------------------- text
     @property
     def step(self) -> int | None:
-        """The one length of a regular axis, else None."""
+        """The block length of a regular axis, else None."""
         if self.head or len(self.pattern) > 1 or len(self.tail) > 1:
             return None
         if not self.pattern:
@@ -320,7 +320,7 @@ class Axis:
         return self.pattern[0] if not self.tail or self.tail[0] <= self.pattern[0] else None
 
     def to_json(self) -> Any:
-        """An integer, a list of lengths, or the parts where a list would be long."""
+        """An integer, a list of lengths, or the parts if the list would be long."""
         if self.step is not None:
             return self.step
         if self.count <= FEW_BLOCKS or not self.repeats:
@@ -363,12 +363,12 @@ def _refine(one: Axis, two: Axis) -> Axis:
             *_primitive(_differences(pattern, first + period), repeats),
             _differences(tail, one.length),
         )
-    # A grid that has all the cuts keeps its form, so that `==` finds it again.
+    # An axis that already has all the cuts keeps its form, so that `==` recognises it.
     return next((axis for axis in (one, two) if axis.count == made.count), _listed(made))
 
 
 def _merged(one: Ints, two: Ints) -> Ints:
-    """What numpy calls `union1d`, which loads its masked arrays at the first call."""
+    """Like `numpy.union1d`, which would load numpy's masked arrays on first use."""
     cuts: Ints = np.sort(np.concatenate([one, two]))
     merged: Ints = cuts[np.diff(cuts, prepend=-1) != 0]
     return merged
@@ -384,12 +384,12 @@ def _normal(cuts: Ints, length: int) -> Axis:
 
 
 def _listed(axis: Axis) -> Axis:
-    """An axis of few blocks as the list of its lengths."""
+    """An axis with few blocks as the list of its lengths."""
     return replace(Axis.of(axis.lengths()), lead=axis.lead, trail=axis.trail) if axis.count <= FEW_BLOCKS else axis
 
 
 def _primitive(pattern: tuple[int, ...], repeats: int) -> tuple[tuple[int, ...], int]:
-    """The shortest pattern that says the same."""
+    """The shortest equivalent pattern, and its repeats."""
     size = len(pattern)
     for part in range(1, size // 2 + 1):
         if size % part == 0 and pattern == pattern[:part] * (size // part):
@@ -400,7 +400,7 @@ def _primitive(pattern: tuple[int, ...], repeats: int) -> tuple[tuple[int, ...],
 
 
 def _absorb(axis: Axis) -> Axis:
-    """A regular middle takes in head and tail blocks of its own length."""
+    """Merge head and tail blocks of the pattern's length into a regular middle."""
     if len(axis.pattern) != 1:
         return axis
     head, tail, repeats, step = list(axis.head), list(axis.tail), axis.repeats, axis.pattern[0]

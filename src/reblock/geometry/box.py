@@ -41,13 +41,13 @@ class Box:
         return tuple(map(slice, self.start, self.stop))
 
     def intersect(self, other: Box) -> Box | None:
-        """The common part, or None where there is none."""
+        """The intersection, or None if it is empty."""
         start = tuple(map(max, self.start, other.start))
         stop = tuple(map(min, self.stop, other.stop))
         return Box(start, stop) if all(a < b for a, b in zip(start, stop, strict=True)) else None
 
     def contains(self, other: Box) -> bool:
-        """Whether the other box lies inside this one."""
+        """Whether the other box is inside this one."""
         return all(a <= b for a, b in zip(self.start, other.start, strict=True)) and all(
             a >= b for a, b in zip(self.stop, other.stop, strict=True)
         )
@@ -60,7 +60,7 @@ class Box:
         )
 
     def within(self, origin: Box) -> Box:
-        """The same box in coordinates that count from the start of `origin`."""
+        """The same box in coordinates relative to the start of `origin`."""
         return self.shift(tuple(-a for a in origin.start))
 
     def permute(self, axes: tuple[int, ...]) -> Box:

@@ -69,7 +69,7 @@ class Grid:
 
     @property
     def overhangs(self) -> bool:
-        """Whether any box sticks out of the array."""
+        """Whether any stored box extends beyond the array."""
         return any(axis.lead or axis.trail for axis in self.axes)
 
     def box(self, index: Sequence[int]) -> Box:
@@ -106,7 +106,7 @@ class Grid:
         return (tuple(index[place] for place in where) for index in product(*(ranges[axis] for axis in order)))
 
     def indices(self, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
-        """Every index, in the same way."""
+        """Every index; `order` as in `touching`."""
         return self.touching(Box.whole(self.shape), order)
 
     def refine(self, other: Grid) -> Grid:
@@ -114,7 +114,7 @@ class Grid:
         return Grid(tuple(a.refine(b) for a, b in zip(self.axes, other.axes, strict=True)))
 
     def crop(self, box: Box) -> Grid:
-        """The part inside a box, counted from the box's start; cut boxes stick out."""
+        """The part inside a box, in coordinates relative to it; cut boxes keep their full stored extent."""
         return Grid(tuple(axis.crop(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)))
 
     def permute(self, axes: Sequence[int]) -> Grid:
@@ -130,7 +130,7 @@ class Grid:
         return self.refine(other).counts == other.counts
 
     def meeting(self, other: Grid, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which blocks meet any of the chosen blocks of another grid over the same array, both by index."""
+        """Mark the blocks that meet any marked block of another grid over the same array; both are indexed by block."""
         found = chosen
         for number, (mine, theirs) in enumerate(zip(self.axes, other.axes, strict=True)):
             starts = mine.starts(np.arange(mine.count + 1))
@@ -140,7 +140,7 @@ class Grid:
         return found
 
     def to_json(self) -> list[Any]:
-        """Per axis an integer or a list of lengths."""
+        """One entry per axis: an integer or a list of lengths."""
         return [axis.to_json() for axis in self.axes]
 
     @classmethod
@@ -172,7 +172,7 @@ def _text_cut(axis: Axis) -> Cut | str:
 
 
 def chunk_text(chunks: Sequence[Cut | str]) -> str:
-    """Chunks as they are typed on the command line."""
+    """Chunks in the notation of the command line."""
     return ",".join("+".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in chunks) or "()"
 
 

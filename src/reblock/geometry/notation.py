@@ -1,4 +1,4 @@
-"""Notation: shapes, chunks, regions and axis orders as people write them, in text or in Python.
+"""Notation: parse shapes, chunks, regions and axis orders, given as text or as Python objects.
 
 ========  ==============================  =========================================================
 what      text                            Python
@@ -9,7 +9,7 @@ region    10:20,:,5  10:20  time=10:20    np.s_[10:20, :, 5], a slice, {"time": 
 order     2,0,1  z,y,x                    (2, 0, 1), ("z", "y", "x")
 ========  ==============================  =========================================================
 
-Integers may be of any type that counts as one, numpy's too. Axes are known by their names and by their numbers.
+Integers may be of any integer type, including numpy's. Axes can be given by name or by number.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from reblock.geometry.axis import MAX_LENGTH
 from reblock.geometry.box import Box
 from reblock.geometry.grid import Cut
 
-#: What `parse_chunks` gives for an axis whose chunk the advisor shall choose.
+#: Result of `parse_chunks` for an axis whose chunk is to be chosen.
 AUTO = "auto"
-#: The whole axis.
+#: Notation for the whole axis.
 FULL = "full"
-#: Axes that are left out of a region.
+#: Notation for the axes that a region omits.
 REST = "..."
 #: A chunk along one axis.
 Chunk = str | SupportsIndex | Sequence[SupportsIndex]
-#: Chunks as a caller may give them.
+#: Chunks as callers give them.
 Chunks = Chunk | Sequence[Chunk] | Mapping[Any, Chunk]
 #: A range along one axis.
 Range = str | SupportsIndex | slice
-#: A region as a caller may give it.
+#: A region as callers give it.
 Ranges = Range | EllipsisType | Sequence[Range | EllipsisType] | Mapping[Any, Range]
 #: A shape, or an order of axes by number or name.
 Shape = str | SupportsIndex | Sequence[SupportsIndex]
@@ -56,10 +56,11 @@ def parse_shape(shape: Shape) -> tuple[int, ...]:
 def parse_chunks(
     chunks: Chunks, shape: Sequence[int], default: Sequence[Cut], names: Sequence[str] | None = None
 ) -> tuple[Cut | str, ...]:
-    """Per axis a chunk length, all its lengths, or AUTO.
+    """For each axis a chunk length, all its lengths, or AUTO.
 
-    Text is `64,32,-1`, where -1 or `full` is the whole axis, `3+3+4` all the lengths, `auto` the advisor's choice; or
-    by name, `time=-1,lat=32`, where the other axes keep their default. One length is for every axis.
+    Text is `64,32,-1`, where -1 or `full` is the whole axis, `3+3+4` lists all lengths, and `auto` means "to be
+    chosen"; or by name, `time=-1,lat=32`, where the other axes keep their default. A single length applies to every
+    axis.
     """
     named = _named(chunks, len(shape), names, "CHUNK")
     if named is not None:
@@ -97,7 +98,7 @@ def _cut(item: Any, length: int) -> Cut | str:
 
 # ---------------------------------------------------------------- regions
 def parse_region(region: Ranges | None, shape: Sequence[int], names: Sequence[str] | None = None) -> Box:
-    """A region like `10:200,:,5:90` in the source's axes; axes that are not named, or come last, are taken whole."""
+    """A region like `10:200,:,5:90` in the source's axes; omitted axes are taken whole."""
     if region is None:
         return Box.whole(tuple(shape))
     parts: list[Any] = [slice(None)] * len(shape)
@@ -112,13 +113,13 @@ def parse_region(region: Ranges | None, shape: Sequence[int], names: Sequence[st
 
 
 def _filled(items: list[Any], ndim: int, region: object) -> list[Any]:
-    """One item for every axis: those that are left out are whole."""
+    """One item for every axis; omitted axes are whole."""
     rest = [number for number, item in enumerate(items) if item is Ellipsis or _is_text(item, REST)]
     given = len(items) - len(rest)
     if given > ndim:
         raise UsageError(f"the region {_shown(region)} has {given} axes, the array has {ndim}")
     if len(rest) > 1:
-        raise UsageError(f"the region {_shown(region)} leaves axes out twice: one {REST} is enough")
+        raise UsageError(f"the region {_shown(region)} omits axes twice: one {REST} is enough")
     place = rest[0] if rest else len(items)
     return [*items[:place], *[slice(None)] * (ndim - given), *items[place + 1 :]]
 
@@ -136,7 +137,7 @@ def _bounds(part: Any, length: int, region: object) -> tuple[int, int]:
 
 
 def _slice(part: Any, length: int) -> slice:
-    """A range along an axis; one number is one index, which counts from the end where it is negative."""
+    """A range along an axis; a single number is one index, from the end if it is negative."""
     if isinstance(part, str):
         numbers = part.strip().split(":")
         if len(numbers) > 3:
@@ -150,7 +151,7 @@ def _slice(part: Any, length: int) -> slice:
     start = _integer(part, "a region", -(2**62))
     start = start + length if start < 0 else start
     if start < 0:
-        raise UsageError(f"the index {part} lies before the axis: its length is {length}")
+        raise UsageError(f"the index {part} is before the start of the axis: its length is {length}")
     return slice(start, start + 1)
 
 
@@ -178,7 +179,7 @@ def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
     if isinstance(item, str) and names and item.strip() in names:
         return list(names).index(item.strip())
     if isinstance(item, str) and not _INTEGER.fullmatch(item.strip()):
-        known = f"the axes are {', '.join(names)}" if names else f"the axes have no names, but numbers below {ndim}"
+        known = f"the axes are {', '.join(names)}" if names else f"the axes have no names, use numbers below {ndim}"
         raise UsageError(f"{item!r} names no axis: {known}")
     number = _integer(item, "an axis", -ndim)
     if number >= ndim:
@@ -187,7 +188,7 @@ def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
 
 
 def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dict[int, Any] | None:
-    """What is given by the name of its axis, by axis; None where nothing is."""
+    """Items that are given by axis name, by axis; None if none is."""
     if isinstance(value, Mapping):
         pairs = list(value.items())
     else:
@@ -207,7 +208,7 @@ def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dic
 
 
 def _items(value: Any) -> list[Any]:
-    """What is listed: by commas in text; a single thing is a list of one."""
+    """The items of a list or of comma-separated text; anything else is a list of one."""
     if isinstance(value, str):
         return [] if value.strip() in ("", "()") else value.split(",")
     if isinstance(value, Iterable) and not _is_integer(value):
@@ -220,7 +221,7 @@ def _is_text(item: Any, text: str) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    """Whether something counts as an integer: not a truth value, and not an array of one number."""
+    """Whether a value is an integer; booleans and arrays of one number are not."""
     shape: Any = getattr(value, "shape", ())
     if isinstance(value, bool) or shape:
         return False
@@ -240,7 +241,7 @@ def _integer(value: Any, what: str, least: int) -> int:
         raise UsageError(f"{what} is made of integers, not {value!r}")
     number = as_index(value)
     if not least <= number <= MAX_LENGTH:
-        raise UsageError(f"{what} cannot have the length {number}: it is from {least} to 2**62 = {MAX_LENGTH}")
+        raise UsageError(f"{what} cannot have the length {number}: it must be from {least} to 2**62 = {MAX_LENGTH}")
     return number
 
 

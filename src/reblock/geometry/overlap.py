@@ -1,4 +1,4 @@
-"""How the boxes in memory and the objects on disk meet along one axis.
+"""Overlap: how boxes in memory and objects on disk meet along one axis.
 
 Costs of a pass are products of per-axis sums over all pairs (memory block, object) that meet ::
 
@@ -6,8 +6,8 @@ Costs of a pass are products of per-axis sums over all pairs (memory block, obje
     objects  ├─────┼─────┼─────┼─────┼──┄┄┄      pairs: 7, of which whole: 3
                 whole cut+cut whole ...
 
-Both sides repeat, so one joint period is looked at and multiplied; nothing is enumerated block by block. Where
-one side has few blocks and the other very many, the same is done between the cuts of the few.
+Both sides repeat, so one joint period is counted and multiplied; blocks are not enumerated. If one side has few
+blocks and the other very many, the same is done between the cuts of the side with few.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 from reblock.geometry.axis import Axis, Ints
 from reblock.geometry.regular import count_regular
 
-#: Blocks up to which it is quickest to look at each of them.
+#: Up to this many blocks, counting each of them is fastest.
 QUICK_CUTS = 1 << 12
-#: The largest integer that numpy adds up.
+#: The largest integer of numpy.
 LARGEST_INT = 2**63 - 1
-#: Blocks up to which looking at each of them at once beats going through stretches one by one.
+#: Up to this many blocks, counting all of them at once is faster than going stretch by stretch.
 LISTED_CUTS = 1 << 17
 
 
@@ -36,7 +36,7 @@ class Overlap:
     whole: int
     """Pairs that touch all of the object."""
     cut: int
-    """Pairs that touch a part of it."""
+    """Pairs that touch a part of the object."""
     touched: int
     """Units touched (elements where units are elements)."""
     length: int
@@ -61,7 +61,7 @@ class Overlap:
 
 @lru_cache(maxsize=4096)
 def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
-    """Count the pairs of memory blocks and objects; `units=None` means that any element can be read."""
+    """Count the pairs of memory blocks and objects; `units=None` means that single elements can be read."""
     stored = objects if units is None else units
     low, high = _clean(memory, objects, stored)
     period = lcm(memory.period or 1, objects.period or 1, stored.period or 1)
@@ -76,10 +76,10 @@ def overlap(memory: Axis, objects: Axis, units: Axis | None = None) -> Overlap:
 
 @lru_cache(maxsize=64)
 def stretches(*axes: Axis) -> tuple[int, Ints, Ints]:
-    """A period, and the bounds of stretches in which every axis repeats with it or has no cut but at the start.
+    """A period, and the bounds of stretches in which every axis repeats with it or has a cut only at the start.
 
-    Axes of few blocks are cut into stretches, axes of many give the period. No block that sticks out shares a
-    stretch with blocks that do not.
+    Axes with few blocks are cut into stretches; axes with many determine the period. A block that extends beyond its
+    axis shares no stretch with other blocks.
     """
     period, ends = 1, [0, axes[0].length]
     cuts: list[Ints] = []
@@ -96,16 +96,16 @@ def stretches(*axes: Axis) -> tuple[int, Ints, Ints]:
 
 
 def _count_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
-    """Look at each memory block, or stretch by stretch where they are too many."""
+    """Count each memory block, or go stretch by stretch if there are too many."""
     if memory.count <= LISTED_CUTS:
         return _count(memory.cuts(), memory, objects, units)
     return _count_regular(memory, objects, units) or _by_stretches(memory, objects, units)
 
 
 def _by_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
-    """Between the cuts of axes that have few of them, period by period of those that have many."""
+    """Count between the cuts of the axes with few cuts, period by period of the axes with many."""
     period, low, high = stretches(memory, objects, objects if units is None else units)
-    # A period longer than the axis is never repeated; it may be too long for numpy.
+    # A period longer than the axis never repeats, and may exceed numpy's integers.
     period = min(period, memory.length)
     repeats = np.maximum((high - low - memory.largest) // period, 0)
     edges, _ = memory.cuts_between(low + repeats * period, high)
@@ -114,10 +114,10 @@ def _by_stretches(memory: Axis, objects: Axis, units: Axis | None) -> Overlap:
 
 
 def _count_regular(memory: Axis, objects: Axis, units: Axis | None) -> Overlap | None:
-    """The same where all axes are regular: in closed form up to the last object, and the rest for itself."""
+    """Count regular axes: in closed form up to the last object, then the rest separately."""
     steps = [axis.step for axis in (memory, objects, objects if units is None else units)]
     block, stored, unit = steps
-    # The stored length of an axis of one block is not known from its step.
+    # The step of an axis with one block does not give its stored length.
     if not (block and stored and unit) or objects.count < 2 or objects.lead or (units is not None and units.lead):
         return None
     if stored % unit:
@@ -135,7 +135,7 @@ def _count_regular(memory: Axis, objects: Axis, units: Axis | None) -> Overlap |
 
 
 def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:
-    """Where everything repeats and no memory block reaches an end that sticks out."""
+    """The interval in which everything repeats and no memory block reaches a block that extends beyond its axis."""
     low, high = memory.middle
     for axis in stored:
         low, high = max(low, axis.middle[0]), min(high, axis.middle[1])
@@ -147,7 +147,7 @@ def _clean(memory: Axis, *stored: Axis) -> tuple[int, int]:
 
 
 def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None, repeats: Ints | None = None) -> Overlap:
-    """Pairs of the memory blocks with these starts, each counted so many times or once."""
+    """Count the pairs of the memory blocks with these starts, each `repeats` times or once."""
     if not starts.size:
         return Overlap(0, 0, 0, 0)
     ends = memory.starts(memory.indices(starts) + 1)
@@ -168,7 +168,7 @@ def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None, repeat
 
 
 def _sum(numbers: Ints, repeats: Ints | None) -> int:
-    """The sum, also where it is larger than the integers of numpy: long objects that many blocks meet."""
+    """The sum, even if it exceeds numpy's integers, as for long objects that many blocks meet."""
     times = 1 if repeats is None else int(np.max(repeats))
     if int(np.max(numbers)) * times <= LARGEST_INT // numbers.size:
         return int(np.sum(numbers if repeats is None else numbers * repeats))
@@ -178,7 +178,7 @@ def _sum(numbers: Ints, repeats: Ints | None) -> int:
 
 
 def _stored_bounds(axis: Axis, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Stored start of each first block and stored end of each last one."""
+    """The stored start of each first block and the stored end of each last block."""
     begins = axis.starts(first) - np.where(first == 0, axis.lead, 0)
     stops = axis.starts(last + 1) + np.where(last == axis.count - 1, axis.trail, 0)
     return begins, stops

@@ -1,7 +1,7 @@
-"""Pairs of blocks of two regular axes, counted in closed form however many there are and whatever their period.
+"""Count the pairs of blocks of two regular axes in closed form, whatever their number and period.
 
-Block k of a regular axis covers [k·r, (k + 1)·r). All that is counted of its meeting with objects of length s is made
-of floors of such numbers over s, and a sum of floors of an arithmetic sequence takes no longer than Euclid's algorithm.
+Block k of a regular axis covers [k·r, (k + 1)·r). Every count of its overlap with objects of length s is a sum of
+floors of such numbers over s. A sum of floors of an arithmetic sequence takes no longer than Euclid's algorithm.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def floor_sum(count: int, divisor: int, step: int, first: int) -> int:
 
 
 def count_regular(count: int, block: int, objects: int, units: int | None) -> tuple[int, int, int, int] | None:
-    """Pairs that are whole, that are cut, units touched and their length, for so many blocks from the start.
+    """Whole pairs, cut pairs, units touched and their length, for the first `count` blocks.
 
-    None of the blocks may reach an object or unit that ends early. Units divide objects. None where whole objects are
-    not a sum of floors: blocks shorter than an object, of units that are.
+    No block may reach an object or unit that ends early. Units divide objects. Returns None if the number of whole
+    objects is not a sum of floors: for blocks shorter than an object but longer than an object minus two units.
     """
 
     def floors(divisor: int, shift: int) -> int:

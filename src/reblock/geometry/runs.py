@@ -1,4 +1,4 @@
-"""Runs: which contiguous stretches of a stored object a box takes, and how to cut a box along them."""
+"""The contiguous runs of a stored object that a box covers, and pieces of a box in disk order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reblock.geometry.box import Box
 def runs(stored: Box, part: Box, order: Sequence[int]) -> tuple[Ints, int]:
     """Offsets of the contiguous runs of `part` inside `stored`, in elements and in disk order, and their length.
 
-    All runs of a box have one length. `order` lists the axes from the outermost to the innermost on disk.
+    All runs of a box have the same length. `order` lists the axes from the outermost to the innermost on disk.
     """
     sizes = [stored.stop[a] - stored.start[a] for a in order]
     firsts = [part.start[a] - stored.start[a] for a in order]
@@ -33,7 +33,7 @@ def runs(stored: Box, part: Box, order: Sequence[int]) -> tuple[Ints, int]:
 
 
 def pieces(box: Box, order: Sequence[int], limit: int) -> Iterator[Box]:
-    """Cut a box into boxes of at most `limit` elements that follow each other in disk order."""
+    """Cut a box into boxes of at most `limit` elements, in disk order."""
     if box.size <= limit or not order:
         yield box
         return
