@@ -112,7 +112,7 @@ def test_without_axes() -> None:
         (lambda: parse_region("...,1,...", SHAPE), "one ... is enough"),
         (lambda: parse_region("::2", SHAPE), "step"),
         (lambda: parse_region(np.s_[::2], SHAPE), "only whole ranges"),
-        (lambda: parse_region("-41", SHAPE), "before the axis"),
+        (lambda: parse_region("-41", SHAPE), "before the start of the axis"),
         (lambda: parse_region("40", SHAPE), "beyond the axis"),
         (lambda: parse_region({"depth": 1}, SHAPE, NAMES), "'depth' names no axis"),
         (lambda: parse_region("time=1:2:3:4", SHAPE, NAMES), "START:STOP"),
