@@ -78,6 +78,8 @@ def test_an_untouched_copy_holds(project: Path) -> None:
         pytest.param("errors.py", "import reblock.units", "layers", id="errors imports units"),
         pytest.param("helpers.py", "", "layers", id="a module without a room"),
         pytest.param("engine/__init__.py", "from reblock import plan", "face", id="engine imports the face"),
+        pytest.param("engine/chain.py", "from reblock.cost import traffic", "engine", id="engine imports cost"),
+        pytest.param("engine/native/__init__.py", "import reblock.passes", "engine", id="engine imports passes"),
         pytest.param("storage/npy/format.py", "import reblock.storage.zarr", "formats", id="npy imports zarr"),
         pytest.param("planner/__init__.py", "import h5py", "planning", id="planner imports h5py"),
         pytest.param("cost/__init__.py", "from zarr import open_array", "planning", id="cost imports zarr"),

@@ -17,19 +17,17 @@ from reblock.cost import buffer_bytes, held_elements
 from reblock.cost import memory as memory_module
 from reblock.cost.flight import flight_bytes
 from reblock.cost.memory import (
-    FEW_BOXES,
     allocated_bytes,
     buffer_elements,
     flight_depth,
     least_box_bytes,
     long_axes,
     slab_axes,
-    with_records,
-    without_records,
 )
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid, overlap
 from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.model.accounting import FEW_BOXES, with_records, without_records
 from reblock.testing.problems import grids, passes, problems, shapes, split, sweeps
 
 overlap_module = sys.modules[overlap.__module__]

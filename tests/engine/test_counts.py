@@ -15,7 +15,6 @@ import pytest
 from cases import check_pass, cuts, fill, make
 from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
-from reblock.cost.flight import flight_bytes
 from reblock.engine import View, execute, execute_in_order, load, native
 from reblock.engine.memory.buffers import Buffers
 from reblock.errors import InfeasibleError, Refused
@@ -23,6 +22,7 @@ from reblock.geometry import Axis, Box, Grid
 from reblock.model import Problem, Store
 from reblock.passes.family import fit, one_pass
 from reblock.planner import choose
+from reblock.planner.tune import fill_execution
 from reblock.strategies import strategies
 from reblock.testing.recording import RecordingMedium
 
@@ -93,9 +93,7 @@ def test_the_threaded_engine_does_the_same_within_its_budget(
     if len(plan.passes) > 1:
         pytest.skip("the best plan has several passes")
     view, recorded = without_loop(view, target, monkeypatch)
-    measured = execute(
-        plan.passes[0], view, recorded, memory_bytes=plan.memory_bytes, depth=plan.depth, coders=plan.coders
-    )
+    measured = execute(plan.passes[0], view, recorded)
     (predicted,) = estimate_passes(plan, problem)
     assert (measured.source, measured.target) == (predicted.source, predicted.target)
     assert measured.peak_bytes <= predicted.peak_bytes <= problem.memory_bytes
@@ -123,18 +121,10 @@ def test_slabs_do_the_same_in_less_memory(
         whole, order = Grid.whole(wanted.shape), tuple(rng.sample(range(wanted.ndim), wanted.ndim))
         objects = target.layout.objects.clipped()
         made = one_pass("slabs", problem, read=read, write=objects, tasks=whole, order=order)
-        plan = fit(made, problem, frugal=True)
-        sides = (plan.passes[0], view.layout, target.layout)
-        used += bool(memory.slab_axes(sides[0], sides[2], plan.memory_bytes - flight_bytes(*sides)))
+        plan = fill_execution(fit(made, problem, frugal=True), problem)
+        used += bool(plan.passes[0].execution.slab_axes)
         source, store = (view, target) if compiled else without_loop(view, target, monkeypatch)
-        measured = execute(
-            plan.passes[0],
-            source,
-            store,
-            memory_bytes=plan.memory_bytes,
-            depth=plan.depth,
-            coders=plan.coders,
-        )
+        measured = execute(plan.passes[0], source, store)
         (predicted,) = estimate_passes(plan, problem)
         assert (measured.source, measured.target) == (predicted.source, predicted.target)
         assert measured.peak_bytes <= predicted.peak_bytes == plan.memory_bytes
@@ -159,14 +149,7 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
     plan = choose(Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])).plan
     gc.disable()
     try:
-        execute(
-            plan.passes[0],
-            View.whole(source),
-            target,
-            memory_bytes=plan.memory_bytes,
-            depth=plan.depth,
-            coders=plan.coders,
-        )
+        execute(plan.passes[0], View.whole(source), target)
         assert [one() for one in made] == [None]
     finally:
         gc.enable()
@@ -180,10 +163,12 @@ def test_a_pass_with_too_little_memory_says_so(compiled: bool, tmp_path: Path, m
     target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))
     problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
     grids = {"read": source.layout.objects, "write": target.layout.objects, "tasks": Grid.whole((20, 20))}
-    plan = fit(one_pass("by hand", problem, **grids), problem, frugal=True)
+    plan = fill_execution(fit(one_pass("by hand", problem, **grids), problem, frugal=True), problem)
+    how = plan.passes[0].execution
+    short = replace(plan.passes[0], execution=replace(how, buffer_bytes=how.buffer_bytes - 320))
     view, store = (View.whole(source), target) if compiled else without_loop(View.whole(source), target, monkeypatch)
     with pytest.raises(Refused, match=r"a buffer of 160 bytes does not fit into the 480 .* of which 480 are in use"):
-        execute(plan.passes[0], view, store, memory_bytes=plan.memory_bytes - 320, depth=1)
+        execute(short, view, store)
 
 
 def test_an_axis_can_be_read_in_any_order(tmp_path: Path) -> None:

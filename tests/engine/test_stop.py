@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import reblock
+from reblock.api.machine import cores
 from reblock.engine import native, pipeline, recheck, writing
 from reblock.engine.memory import claims
 from reblock.engine.seen import Seen
 from reblock.engine.view import View
-from reblock.engine.writing import cores
 
 BOXES = 72
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.cost.flight import flight_bytes, readers, together
+from reblock.cost.flight import batch_size, flight_bytes, readers
 from reblock.engine import native
 from reblock.errors import CorruptError
 from tracing import STRACE, traces
@@ -87,9 +87,11 @@ def test_memory_is_counted_for_all_that_are_read_together(source: Path) -> None:
     job = reblock.plan(source, source.parent / "target.zarr", chunks=AFTER, memory="64MiB")
     problem, plan = job.decision.problem, job.plan
     layouts = problem.source, problem.target
-    many = together(plan.passes[0], layouts[0], plan.depth)
+    many = batch_size(plan.passes[0], layouts[0], plan.depth)
     assert many == 8
     units = many * readers(layouts[0], plan.depth, 1, many)
+    how = plan.passes[0].execution
+    assert (how.batch_size, how.units_in_flight, how.flight_bytes) == (many, units, units * (64 << 10))
     assert flight_bytes(plan.passes[0], *layouts, plan.depth) == units * (64 << 10)
     # Where memory is short they are single ones, and leave it to boxes that wait to be written.
     assert flight_bytes(plan.passes[0], *layouts, 8) == 8 * (64 << 10)

@@ -7,7 +7,6 @@ from hypothesis import given
 
 from reblock.cost import PRESETS
 from reblock.cost.estimate import ideal_seconds, one_pass_seconds
-from reblock.cost.flight import decoding_bytes
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem
@@ -87,7 +86,7 @@ def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
     source = replace(Layout.raw("<f4", Grid.of(shape, (1, 512, 512))), codec="zstd:3", partial_reads=False)
     target = replace(Layout.raw("<f4", Grid.of(shape, (2048, 32, 32))), partial_writes=False)
     device = replace(PRESETS["nvme"], decode_bytes_per_second={})
-    memory = (4 << 30, (256 << 20) + decoding_bytes(source), 256 << 20)
+    memory = (4 << 30, (256 << 20) + source.unit_memory_bytes, 256 << 20)
     roomy, eighth, tight = (Problem(source, target, one, device) for one in memory)
     assert one_pass_seconds(roomy) == ideal_seconds(roomy)
     again = source.nbytes / device.read_bytes_per_second

@@ -24,6 +24,7 @@ from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem, Store
 from reblock.passes.family import fit
 from reblock.planner import OBJECTIVES, check, choose
+from reblock.planner.tune import fill_execution
 from reblock.strategies import strategies
 
 PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "60"))
@@ -127,7 +128,8 @@ def test_interleaved_passes_are_run_task_by_task(tmp_path: Path) -> None:
     first = Pass(source.layout.objects, middle.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
     second = Pass(middle.objects, target.layout.objects, tasks, (0, 1), Access.RUNS, Access.UNITS)
     problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
-    plan = fit(Plan("by hand", array.shape, (first, second), (middle,), interleaved=True), problem)
+    plan = Plan("by hand", array.shape, (first, second), (middle,), interleaved=True)
+    plan = fill_execution(fit(plan, problem), problem)
     check(plan, problem)
     scratch = Watched(tmp_path / "scratch")
     measured = execute_plan(plan, View.whole(source), target, scratch)
@@ -151,7 +153,7 @@ def test_a_pass_takes_no_more_than_was_predicted_for_it(tmp_path: Path, monkeypa
     first = Pass(source.layout.objects, middle.objects, whole, (0, 1), Access.RUNS, Access.UNITS)
     second = Pass(middle.objects, target.layout.objects, whole, (0, 1), Access.RUNS, Access.UNITS)
     problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
-    plan = fit(Plan("by hand", array.shape, (first, second), (middle,)), problem)
+    plan = fill_execution(fit(Plan("by hand", array.shape, (first, second), (middle,)), problem), problem)
     measured = execute_plan(plan, View.whole(source), target, Watched(tmp_path / "scratch", array.shape))
     predicted = estimate_passes(plan, problem)
     assert predicted[0].peak_bytes < predicted[1].peak_bytes == plan.memory_bytes

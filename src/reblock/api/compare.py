@@ -21,6 +21,7 @@ from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
 from reblock.model import Schema, Sums
+from reblock.planner import plan_comparison
 from reblock.storage.attributes import to_json
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
@@ -154,7 +155,9 @@ def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory
     found: list[str] = []
     totals = [Sums(), Sums()]
     count, first = 0, None
-    for part in compare(left, right, axes=inverse(axes), memory_bytes=memory_bytes):
+    least = (left.least_bytes, right.least_bytes)
+    boxes, reading_bytes = plan_comparison(left.layout, right.layout, least, memory_bytes)
+    for part in compare(left, right, boxes, axes=inverse(axes), reading_bytes=reading_bytes):
         totals = [totals[0] + part.one, totals[1] + part.two]
         count += part.differing
         if part.first and len(found) < MANY_DIFFERENCES:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, Array, open_array
-from reblock.api.machine import engine_name, engine_notes, memory_notes, parse_memory
+from reblock.api.machine import cores, engine_name, engine_notes, memory_notes, parse_memory
 from reblock.api.recall import remember
 from reblock.api.request import (
     abstract_layouts,
@@ -23,7 +23,7 @@ from reblock.api.request import (
     target_schema,
     wanted_schema,
 )
-from reblock.engine import Report, View, cores, measured_cost, total_times
+from reblock.engine import Report, View, measured_cost, total_times
 from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema

@@ -1,4 +1,4 @@
-"""The machine: how much memory it has, budgets as a part of it, and what the engine is made of here."""
+"""The machine: its cores and its memory, budgets as a part of that, and which engine it has."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from reblock.units import format_size, parse_size
 _GROUPS = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -35,10 +35,9 @@ import numpy.typing as npt
 from reblock.api.request import find_device
 from reblock.bench.cold import evict
 from reblock.bench.notify import Notify, silent
-from reblock.cost.flight import PIECE_BYTES
 from reblock.engine.memory.buffers import Region
 from reblock.errors import DiskError, UsageError
-from reblock.model import Bytes, Codec, Device, Extent, Flat, Schema, Store
+from reblock.model import PIECE_BYTES, Bytes, Codec, Device, Extent, Flat, Schema, Store
 from reblock.storage import registry
 from reblock.storage.location import Where
 from reblock.units import format_size, parse_size

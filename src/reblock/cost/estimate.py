@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from reblock.cost.codecs import codec_rate
-from reblock.cost.flight import decoding_bytes
 from reblock.cost.memory import (
     allocated_bytes,
     behind_bytes,
@@ -195,7 +194,7 @@ def _bytes_again(problem: Problem) -> int:
     source, target = problem.source, problem.target
     if problem.held or source.partial_reads or target.partial_writes:
         return 0
-    unit = decoding_bytes(source) if source.encoded else source.unit_bytes if source.indexed else 0
+    unit = source.unit_memory_bytes if source.encoded else source.unit_bytes if source.indexed else 0
     room = problem.memory_bytes - unit - target.encoding_bytes
     if room <= 0:
         return 0

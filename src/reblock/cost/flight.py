@@ -1,10 +1,10 @@
-"""What is on its way through the engine, beside the write buffers: units that are read, decoded and encoded.
+"""Units in flight: memory that the engine takes beside the write buffers to read, decode and encode.
 
 ::
 
-    depth units      stored bytes, elements          read, and scattered into write boxes
-    coders of them   copies between stages           decoded at the same time
-    coders boxes     what will be stored, or scratch encoded at the same time
+    units in flight   stored bytes, elements             read, and scattered into write boxes
+    coders of them    copies between stages of a codec   decoded at the same time
+    coders boxes      encoded bytes, or scratch          encoded at the same time
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from reblock.model import Access, Layout, Pass
+from reblock.model import PIECE_BYTES, Access, Layout, Pass
+from reblock.model.accounting import visit_shape
 
-#: Raw objects are read in pieces of at most this many bytes.
-PIECE_BYTES = 4 << 20
 #: Reading less than this at a time saves no memory worth having.
 SMALL_PIECE_BYTES = 1 << 12
 
-#: A thread reads raw units of these sizes several together, of so many bytes: smaller ones come through the page cache,
-#: and larger ones keep a device busy one by one.
+#: A reader requests several raw units of these sizes in one call, TOGETHER_BYTES of them: smaller units come through
+#: the page cache, and larger ones keep a device busy one by one.
 LEAST_TOGETHER, MOST_TOGETHER, TOGETHER_BYTES = 64 << 10, 256 << 10, 512 << 10
-#: Where no more requests than this are to be in flight, they are single ones: memory is short, or the device is slow.
+#: Up to this many requests in flight, each is for a single unit: memory is short, or the device is slow.
 FEW_IN_FLIGHT = 8
 
-#: Bytes of encoded units that are read at once where they are large.
+#: Bytes of large encoded units that are read at once.
 ENCODED_BYTES = 96 << 20
 
 
 def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1, coders: int = 1) -> int:
-    """Bytes of so many units on their way through the engine, or of all there are, beside the write buffers."""
-    units = units_in_flight(sweep, source, depth, coders)
+    """Memory beside the write buffers where `depth` requests are to be in flight."""
+    return units_bytes(sweep, source, target, units_in_flight(sweep, source, depth, coders), coders)
+
+
+def units_bytes(sweep: Pass, source: Layout, target: Layout, units: int, coders: int) -> int:
+    """Memory beside the write buffers for a number of units in flight."""
     decoders, encoders = min(coders, units), min(coders, target.objects.count)
     coding = decoders * source.decoding_bytes * source.encoded + encoders * target.encoding_bytes
     return _reading_bytes(sweep, source, units) + coding
@@ -41,14 +44,14 @@ def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1, co
 
 def units_in_flight(sweep: Pass, source: Layout, depth: int, coders: int) -> int:
     """Units that are read at once."""
-    many = together(sweep, source, depth)
+    many = batch_size(sweep, source, depth)
     units = many * readers(source, depth, coders, many)
-    # A large raw unit is read in pieces, of which several may be on their way.
+    # A large raw unit is read in pieces, and several of them may be in flight.
     return min(units, source.units.count) if source.encoded or source.indexed or many > 1 else units
 
 
-def together(sweep: Pass, source: Layout, depth: int) -> int:
-    """Units that a thread reads together, where so many requests are to be in flight."""
+def batch_size(sweep: Pass, source: Layout, depth: int) -> int:
+    """Raw units that a reader requests in one call, where `depth` requests are to be in flight."""
     size = source.unit_bytes
     if depth <= FEW_IN_FLIGHT or source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
         return 1
@@ -57,9 +60,10 @@ def together(sweep: Pass, source: Layout, depth: int) -> int:
 
 
 def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
-    """Threads that read: half of them keep the device busy where each reads many units together.
+    """Threads that read.
 
-    Encoded units that are large are read by one thread more than decode: a device is kept busy by those few.
+    With batches, half of the readers keep the device busy while the others scatter. Large encoded units are read by one
+    thread more than decode: so few are enough to keep a device busy.
     """
     if many > 1:
         return min(depth, 2 * -(-depth // many))
@@ -69,7 +73,7 @@ def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
 
 
 def _reading_bytes(sweep: Pass, source: Layout, units: int) -> int:
-    """Bytes that reading so many units takes."""
+    """Memory that reading a number of units takes."""
     if source.encoded:
         return sum(source.largest_stored_bytes(units)) + units * source.unit_bytes
     if source.indexed:
@@ -80,23 +84,9 @@ def _reading_bytes(sweep: Pass, source: Layout, units: int) -> int:
     return int(units * piece_bytes(prod(visit), source))
 
 
-def decoding_bytes(source: Layout) -> int:
-    """Bytes that decoding a unit takes: its stored bytes, its elements, and copies between the stages of a codec."""
-    return source.most_stored_bytes + source.unit_bytes + source.decoding_bytes
-
-
-def visit_shape(sweep: Pass, source: Layout) -> tuple[int, ...]:
-    """The most that one visit reads of a raw object, by runs."""
-    full = source.order[source.ndim - sweep.coalesced :]
-    return tuple(
-        axis.largest_stored if number in full else min(largest, axis.largest)
-        for number, (axis, largest) in enumerate(zip(source.objects.axes, sweep.reads.largest, strict=True))
-    )
-
-
 def piece_bytes(visit: Any, source: Layout) -> Any:
-    """Bytes of the piece in which raw elements are read: of a visit's size, but for the smallest and the largest."""
+    """Bytes of the pieces in which raw elements are read: those of a visit, within the limits of a piece."""
     least = min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize)
     size = visit * source.itemsize
-    # Numpy takes long over single numbers.
+    # Numpy is slow on single numbers.
     return np.clip(size, least, PIECE_BYTES) if isinstance(size, np.ndarray) else min(max(size, least), PIECE_BYTES)

@@ -37,7 +37,7 @@ from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
 from reblock.geometry.overlap import QUICK_CUTS, stretches
 from reblock.model import Access, Layout, Pass, Plan
-from reblock.model.layout import room_bytes
+from reblock.model.accounting import array_bytes, with_pages, with_records, with_room, without_records
 
 #: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
 MANY_CLASSES = 4096
@@ -50,12 +50,9 @@ LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
 #: A peak up to which there is a box for every unit in flight.
 LITTLE_PEAK = 192 << 20
 
-#: Slabs are cut along an axis where a write box's memory runs on for this long: a slab takes the rest of a page at the
-#: end of each such stretch, which is the part of it that is counted.
-SLAB_BYTES, SLAB_PART = 256 << 10, 64
-
-#: What the engine keeps of a write box beside its elements, and how many boxes are too few to count that.
-RECORD_BYTES, FEW_BOXES = 1 << 10, 4096
+#: Slabs are cut along an axis only where a write box has this many contiguous bytes inside it: a slab ends in the
+#: middle of a page, once for each such stretch.
+SLAB_BYTES = 256 << 10
 
 #: Points up to which Python is quicker than numpy.
 FEW_POINTS = 64
@@ -88,36 +85,18 @@ def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) ->
 def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
     """Most bytes of write buffers at any step: of whole boxes, or of slabs where those do not find room."""
     slabs = () if room is None else slab_axes(sweep, target, room)
-    return with_records(_box_bytes(sweep, target, slabs), sweep.writes.count, target)
+    return with_records(boxes_bytes(sweep, target, slabs), sweep.writes.count, target)
 
 
 def slab_axes(sweep: Pass, target: Layout, room: int) -> tuple[int, ...]:
     """The axes along which write boxes are taken in slabs: none where whole ones find room or take no more."""
-    whole = _box_bytes(sweep, target)
+    whole = boxes_bytes(sweep, target)
     axes = long_axes(sweep.writes.largest, target) if whole > without_records(room, sweep.writes.count, target) else ()
-    return axes if axes and _box_bytes(sweep, target, axes) < whole else ()
+    return axes if axes and boxes_bytes(sweep, target, axes) < whole else ()
 
 
-def with_records(size: int, boxes: int, target: Layout) -> int:
-    """What counts for so many bytes of write boxes: those, and what is kept of each where there are many."""
-    whole = max(_all_bytes(target), 1)
-    return size + max(size * boxes * RECORD_BYTES // whole - FEW_BOXES * RECORD_BYTES, 0)
-
-
-def without_records(room: int, boxes: int, target: Layout) -> int:
-    """The most bytes of write boxes that find room with what is kept of them."""
-    whole = max(_all_bytes(target), 1)
-    most = ((room + FEW_BOXES * RECORD_BYTES + 1) * whole - 1) // (whole + boxes * RECORD_BYTES)
-    return max(min(room, most), 0)
-
-
-def _all_bytes(target: Layout) -> int:
-    """Bytes of a whole array, what sticks out included."""
-    return with_room(prod(axis.length + axis.trail for axis in target.objects.axes) * target.itemsize, target)
-
-
-def _box_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
-    """Most bytes of write boxes at any step, whole or in slabs, without what is kept of them."""
+def boxes_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
+    """Most bytes of write boxes at any step, whole or in slabs, without their records."""
     size = max(buffer_elements(sweep, target, slabs) * target.itemsize, least_box_bytes(target))
     return with_room(with_pages(size) if slabs else size, target)
 
@@ -130,22 +109,12 @@ def least_box_bytes(target: Layout) -> int:
     return min(SMALL_PIECE_BYTES, prod(target.objects.largest) * target.itemsize)
 
 
-def with_room(size: int, target: Layout) -> int:
-    """What counts for write boxes of that size: where they are encoded in place, what does not compress has room."""
-    return room_bytes(size) if target.in_place else size
-
-
 def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:
     """The outer axes of a box's memory that can be cut into slabs."""
     axes = target.order
     return tuple(
         axis for place, axis in enumerate(axes) if prod(box[a] for a in axes[place:]) * target.itemsize >= SLAB_BYTES
     )
-
-
-def with_pages(size: int) -> int:
-    """What counts for slabs of that size: pages are taken whole."""
-    return size + size // SLAB_PART
 
 
 def _trails(sweep: Pass, target: Layout) -> list[int]:
@@ -341,46 +310,46 @@ def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int
 
 
 def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
-    """What the engine allocates for a pass with as many units in flight as the plan says, inside a budget."""
+    """Memory that the engine allocates for a pass of a plan inside a budget."""
     flight = planned_flight(sweep, source, target, plan, memory_bytes)
-    boxes = _granted_bytes(sweep, target, plan.depth, flight, memory_bytes)
+    boxes = granted_bytes(sweep, target, plan.depth, flight, memory_bytes)
     return with_records(boxes, sweep.writes.count, target) + flight
 
 
 def planned_flight(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
-    """Bytes beside the write boxes, with as many units in flight as the plan says."""
+    """Memory beside the write boxes of a pass of a plan, inside a budget."""
     depth = flight_depth(sweep, source, target, plan.depth, plan.coders, memory_bytes)
     return flight_bytes(sweep, source, target, depth, plan.coders)
 
 
 def flight_depth(sweep: Pass, source: Layout, target: Layout, depth: int, coders: int, memory_bytes: int) -> int:
-    """How many of `depth` units can be in flight: what arrives of them has its place in write boxes."""
+    """How many of `depth` requests can be in flight: the write boxes must have room for the elements they bring."""
     wanted = prod(map(min, sweep.reads.largest, source.units.largest)) * target.itemsize
     reading = depth
     while source.encoded and reading > 1:
         units = units_in_flight(sweep, source, reading, coders)
         flight = flight_bytes(sweep, source, target, reading, coders)
-        if units * wanted <= _granted_bytes(sweep, target, depth, flight, memory_bytes):
+        if units * wanted <= granted_bytes(sweep, target, depth, flight, memory_bytes):
             break
         reading = units - 1
     return max(reading, 1)
 
 
-def _granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_bytes: int) -> int:
-    """Bytes of write boxes beside so many that are on their way, inside a budget, without what is kept of them.
+def granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_bytes: int) -> int:
+    """Memory for write boxes inside a budget, beside `flight` bytes of units in flight; their records are not counted.
 
-    Beside the buffers that it must hold the engine keeps some more, so that boxes can still be written while the next
-    ones are read: those that two steps complete, but neither very few nor very many; where all of it is little, one for
-    each unit in flight; never more than the budget, nor than the whole array. Memory that is touched for the first
-    time costs time too.
+    Beside the buffers that it must hold the engine has some more, so that boxes can still be written while the next
+    ones are read: those that two steps complete, between LEAST_BEHIND and MOST_BEHIND; where all of it is little, one
+    for each unit in flight; never more than the budget, nor than the whole array. Touching memory for the first time
+    costs time too.
     """
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
-    buffers = _box_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
+    buffers = boxes_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
     behind = min(max(behind_bytes(sweep, target), LEAST_BEHIND), MOST_BEHIND)
     box = with_room(prod(map(_longest, sweep.writes.axes, _trails(sweep, target))) * target.itemsize, target)
     if buffers + flight + depth * box <= LITTLE_PEAK:
         behind = max(behind, depth * box)
-    behind, room = min(behind, _all_bytes(target) - buffers), room - buffers
+    behind, room = min(behind, array_bytes(target) - buffers), room - buffers
     if room < behind:
         # Only whole boxes can use it.
         behind = max(room - room % max(box, 1), 0)

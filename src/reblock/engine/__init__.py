@@ -8,7 +8,6 @@ from reblock.engine.region import load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
-from reblock.engine.writing import cores
 
 __all__ = [
     "Difference",
@@ -20,7 +19,6 @@ __all__ = [
     "View",
     "Watch",
     "compare",
-    "cores",
     "execute",
     "execute_in_order",
     "execute_plan",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from reblock.cost.memory import allocated_bytes
 from reblock.engine.pipeline import execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
@@ -65,10 +64,6 @@ def _run(
             sweep,
             view,
             target,
-            # What was predicted for it: another pass may have been granted more.
-            memory_bytes=allocated_bytes(sweep, view.layout, target.layout, plan, plan.memory_bytes),
-            depth=plan.depth,
-            coders=plan.coders,
             watch=watch.of_pass(number),
             number=number,
             tasks=tasks,

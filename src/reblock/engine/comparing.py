@@ -1,26 +1,21 @@
-"""Comparing two arrays box by box: whether every bit is the same, how many elements are not, and the first of those."""
+"""Comparing two arrays box by box: whether every bit is the same, how many elements differ, and which is the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.flight import PIECE_BYTES
-from reblock.cost.seeks import traffic
 from reblock.engine.digest import sums
-from reblock.engine.region import LEAST_BYTES, fit, load, too_little, unit_bytes
+from reblock.engine.region import fit, load, unit_bytes
 from reblock.engine.view import Array, View
 from reblock.geometry import Box, Grid
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Index, Layout, Sums
-from reblock.units import format_size
+from reblock.model import Index, Layout, Sums
 
-#: So many times what reading a unit takes is enough, whatever else there is.
+#: Units whose memory is ample: where they fit into the budget, their stored sizes are not looked up.
 _AMPLE = 4
 #: Elements and bytes that are compared at a time.
 _MANY_ELEMENTS, _MANY_BYTES = 1 << 14, 1 << 18
@@ -31,11 +26,11 @@ class Side:
     """One of two arrays that are compared."""
 
     layout: Layout
-    """Shape, type, and what it costs to read a box."""
+    """Shape and type; the planner knows from it what reading a box costs."""
     least_bytes: int
     """Memory that reading a box takes at the least, beside its elements."""
     load: Callable[[Box, int], Array]
-    """Reads a box into a new array, with so much memory beside it."""
+    """Reads a box into a new array, with a number of bytes for memory beside it."""
 
     @classmethod
     def of(cls, view: View, memory_bytes: int) -> Side:
@@ -74,66 +69,21 @@ class Compared(NamedTuple):
     """Digest sums of the second array's elements."""
 
 
-def compare(one: Side, two: Side, *, axes: Sequence[int], memory_bytes: int) -> Iterator[Compared]:
-    """Two arrays of one shape and type, box by box, each read once.
+def compare(one: Side, two: Side, boxes: Grid, *, axes: Sequence[int], reading_bytes: int) -> Iterator[Compared]:
+    """Two arrays of one shape and type, each read once, one box of a grid after the other.
 
-    What comes first is told by the C order of `axes`, outermost first.
+    Reading may take `reading_bytes` beside the elements of a box. The first difference is the first one in C order of
+    `axes`, outermost first.
     """
     shape = one.layout.shape
-    taken, limit = _shares(one, two, memory_bytes)
-    grid = _cheapest_slabs(one.layout, two.layout, limit)
-    for index in grid.indices():
-        box = grid.box(index)
-        left, right = one.load(box, taken), two.load(box, taken)
+    for index in boxes.indices():
+        box = boxes.box(index)
+        left, right = one.load(box, reading_bytes), two.load(box, reading_bytes)
         differing, first = _differences(left, right, box, axes)
         totals = [sums(array, box.start, shape) for array in (left, right)]
         # The next boxes take their room.
         del left, right
         yield Compared(box, differing, first, *totals)
-
-
-def _shares(one: Side, two: Side, memory_bytes: int) -> tuple[int, int]:
-    """Bytes that reading may take, and elements of a box: two boxes are held, and one is being read."""
-    itemsize = one.layout.itemsize
-    memory = max(memory_bytes, LEAST_BYTES)
-    least = max(one.least_bytes, two.least_bytes)
-    # With boxes that are much smaller than chunks, each chunk would be decoded again and again.
-    largest = max(side.layout.unit_bytes * bool(side.least_bytes) for side in (one, two))
-    needed = least + min(largest, 2 * one.layout.nbytes)
-    if needed > memory:
-        raise too_little(f"comparing chunks of {format_size(largest)}", memory_bytes, needed)
-    taken = max(least, min(memory // 4, PIECE_BYTES))
-    return taken, max((memory - taken) // (2 * itemsize), 1)
-
-
-def _cheapest_slabs(one: Layout, two: Layout, limit: int) -> Grid:
-    """Boxes that fit into memory and make both sides read the fewest bytes."""
-    shape = one.shape
-    if prod(shape) <= limit:
-        return Grid.whole(shape)
-    orders = list(permutations(range(len(shape)), min(len(shape), 3)))
-    grids = [_slabs(shape, order, limit) for order in orders]
-    grids += [_slabs(shape, order, limit, side.units) for order in orders for side in (one, two)]
-    return min(grids, key=lambda grid: _price(grid, one) + _price(grid, two))
-
-
-def _price(grid: Grid, layout: Layout) -> int:
-    """Bytes that reading every box of a grid takes."""
-    return traffic(grid, layout, Access.RUNS if layout.partial_reads else Access.UNITS).bytes
-
-
-def _slabs(shape: tuple[int, ...], order: Sequence[int], limit: int, units: Grid | None = None) -> Grid:
-    """Boxes of at most `limit` elements, cut along the axes of an order, the first one first.
-
-    With units, cuts lie between them where that leaves anything.
-    """
-    chunk = [max(n, 1) for n in shape]
-    for axis in [*order, *(a for a in range(len(shape)) if a not in order)]:
-        wanted = max(min(chunk[axis], limit * chunk[axis] // prod(chunk)), 1)
-        step = 1 if units is None else units.axes[axis].largest_stored
-        if wanted < chunk[axis]:
-            chunk[axis] = wanted // step * step or wanted
-    return Grid.of(shape, chunk)
 
 
 def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple[int, Difference | None]:

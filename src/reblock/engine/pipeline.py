@@ -23,8 +23,6 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.flight import PIECE_BYTES, flight_bytes, readers, together, units_in_flight
-from reblock.cost.memory import flight_depth, with_records
 from reblock.engine import native, rows
 from reblock.engine.encoded import Units
 from reblock.engine.memory.buffers import (
@@ -61,17 +59,15 @@ from reblock.engine.shards import Shards, shards
 from reblock.engine.stop import Stop
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
-from reblock.engine.writing import Boxes, Buffer, Writer, cores, fill_element, is_verbatim
+from reblock.engine.writing import Boxes, Buffer, Writer, fill_element, is_verbatim
+from reblock.errors import UsageError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Index, Pass, Store, Sums, Way
+from reblock.model import Execution, Index, Pass, Store, Sums, Way
+from reblock.model.accounting import with_records
 
 #: Raw pieces and complete boxes that go to a thread together: at most so many, and so many bytes.
 _BATCH, _BATCH_BYTES = 64, 2 << 20
-#: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
-_LEAST_WRITERS = 10
-#: Jobs that wait for each reader: so many that memory is claimed well ahead of it.
-_QUEUED = 8
 
 
 def execute(
@@ -79,22 +75,20 @@ def execute(
     view: View,
     store: Store,
     *,
-    memory_bytes: int,
-    depth: int,
-    coders: int = 1,
     watch: Watch | None = None,
     number: int = 0,
     tasks: Iterable[Index] | None = None,
 ) -> Measured:
-    """Carry out one pass, or some of its tasks, with `depth` units in flight inside a memory budget.
-
-    So many units as there are `coders` are decoded at once, and as many boxes encoded.
+    """Carry out one pass, or some of its tasks, as its `execution` says.
 
     The compiled loop reads from and writes to local media only.
     """
+    how = sweep.execution
+    if how is None:
+        raise UsageError("this pass has no execution: the planner fills it in when it chooses a plan")
     keep_freed_memory()
     every = sweep.tasks.indices() if tasks is None else tasks
-    measured = _Pipeline(sweep, view, store, memory_bytes, depth, coders, watch or Watch(), number).run(every)
+    measured = _Pipeline(sweep, how, view, store, watch or Watch(), number).run(every)
     return_freed_memory()
     return measured
 
@@ -103,48 +97,40 @@ class _Pipeline:
     def __init__(
         self,
         sweep: Pass,
+        how: Execution,
         view: View,
         store: Store,
-        memory_bytes: int,
-        depth: int,
-        coders: int,
         watch: Watch,
         number: int,
     ) -> None:
-        self._sweep, self._view, self._watch, self._number = sweep, view, watch, number
+        self._sweep, self._how, self._view, self._watch, self._number = sweep, how, view, watch, number
         self._source = Opener(view.store, watch.seen)
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
-        reading = flight_depth(sweep, view.layout, store.layout, depth, coders, memory_bytes)
-        self._flight = flight_bytes(sweep, view.layout, store.layout, reading, coders)
-        self._region = Region(self._flight)
+        self._region = Region(how.flight_bytes)
         fill = fill_element(view.store)
         moves = compiled_moves(view, store, fill, watch) if native.library() else None
         self._visits = rows.Visits(view, self._full)
         local_moves = moves if view.store.medium.is_local else None
-        fits = rows.fits(sweep, view.layout, view.store.reads) and view.layout.dtype == store.layout.dtype
-        self._moves = local_moves if fits else None
+        fits = rows.fits(sweep, view.layout, view.store.reads, how.piece_bytes)
+        self._moves = local_moves if fits and view.layout.dtype == store.layout.dtype else None
         self._verbatim = is_verbatim(sweep, view, store)
-        # What is between the stages of a codec is counted for so many units only.
-        self._decoding: Decoding = Coders(coders, self._region) if view.layout.decoding_bytes else without_scratch
-        self._berths = berths(view.layout, units_in_flight(sweep, view.layout, reading, coders), self._region)
+        # Memory between the stages of a codec is counted for this many units only.
+        self._decoding: Decoding = Coders(how.coders, self._region) if view.layout.decoding_bytes else without_scratch
+        self._berths = berths(view.layout, how.units_in_flight, self._region)
         self._shards = shards(view, local_moves) if local_moves and view.layout.indexed else None
         boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
         self._writer = Writer(store, boxes, moves)
         self._scatter = Scatter(boxes, fill, moves, digest=watch.digest)
-        self._depth, self._coders = depth, coders
-        self._together = together(sweep, view.layout, reading) if self._moves is not None else 1
-        self._reading = readers(view.layout, reading, coders, self._together)
         if local_moves is not None:
             self._pieces = (
                 Units(view, local_moves, self._decoding, verbatim=self._verbatim)
                 if view.layout.encoded
-                else Raw(view, local_moves, self._source, self._together)
+                else Raw(view, local_moves, self._source, how.batch_size)
             )
-        self._queue = Semaphore(_QUEUED * depth)
+        self._queue = Semaphore(how.queued)
         # An empty tuple is asked much faster than an empty set of another kind.
         self._finished: Collection[int] = (watch.ledger.finished(number) if watch.ledger else ()) or ()
-        room = memory_bytes - self._flight
-        self._claims = claims(sweep, store.layout, room, self._scatter, self._writer, self._finished)
+        self._claims = claims(how, self._scatter, self._writer, self._finished)
         self._buffers, self._open = self._claims.buffers, self._claims.open
         self._lock, self._serial = Lock(), Lock()
         self._thread, self._nothing_open = local(), Event()
@@ -158,9 +144,9 @@ class _Pipeline:
         began, own = perf_counter(), (self._thread, self._region)
         # Left in reverse: the readers end before the writers they feed.
         with (
-            ThreadPoolExecutor(min(self._depth, _writers()), "reblock-write", _begin, own) as self._writers,
-            ThreadPoolExecutor(self._coders, "reblock-encode", _begin, own) as self._encoders,
-            ThreadPoolExecutor(self._reading, "reblock-read", _begin, (*own, self._berths)) as self._readers,
+            ThreadPoolExecutor(self._how.writers, "reblock-write", _begin, own) as self._writers,
+            ThreadPoolExecutor(self._how.coders, "reblock-encode", _begin, own) as self._encoders,
+            ThreadPoolExecutor(self._how.readers, "reblock-read", _begin, (*own, self._berths)) as self._readers,
         ):
             try:
                 self._dispatch(tasks)
@@ -179,7 +165,7 @@ class _Pipeline:
             raise self._stop.error
         self.measured.times.wait += self._claims.waited
         buffers = with_records(self._buffers.peak, self._sweep.writes.count, self._writer.store.layout)
-        self.measured.peak_bytes = buffers + self._flight
+        self.measured.peak_bytes = buffers + self._how.flight_bytes
         self.measured.seconds = perf_counter() - began
         return self.measured
 
@@ -193,7 +179,7 @@ class _Pipeline:
                 if self._moves is not None:
                     self._start_rows(box, window)
                 else:
-                    for visit in visits(self._view, box, self._full, PIECE_BYTES):
+                    for visit in visits(self._view, box, self._full, self._how.piece_bytes):
                         self._start(visit, window)
             self.measured.tasks += 1
 
@@ -312,7 +298,7 @@ class _Pipeline:
 
     def _read_odd(self, some: rows.Rows, odd: list[int], window: Window) -> None:
         for at in odd:
-            for visit in visits(self._view, rows.wanted(some, at), self._full, PIECE_BYTES):
+            for visit in visits(self._view, rows.wanted(some, at), self._full, self._how.piece_bytes):
                 if self._stop():
                     return
                 self._read_units(visit, window)
@@ -437,8 +423,3 @@ class _Pipeline:
 def _begin(thread: local, region: Region, places: Berths | None = None) -> None:
     """What every thread does first."""
     thread.leaving, thread.staging = Leaving(), Staging(region, places)
-
-
-def _writers() -> int:
-    """Threads that encode and write: one per core, and some to wait for the device."""
-    return max(cores(), _LEAST_WRITERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
@@ -50,7 +49,7 @@ def recheck(
 
     # A box and the unit that is being decoded beside it.
     at_once = max(memory_bytes // max(2 * largest, 1), 1)
-    with ThreadPoolExecutor(min(at_once, os.cpu_count() or 1), "reblock-recheck") as threads:
+    with ThreadPoolExecutor(min(at_once, _threads(sweep)), "reblock-recheck") as threads:
         yield from threads.map(holds, boxes)
 
 
@@ -67,12 +66,12 @@ def reread(
 
     The pass has written an array of that layout. KeyboardInterrupt where that is cancelled.
     """
-    source, cores = view.layout, 1 if view.store.reads is Way.BOX else os.cpu_count() or 1
+    source, most_threads = view.layout, 1 if view.store.reads is Way.BOX else _threads(sweep)
     # Elements as they are stored and as they are compared; units that are decoded are there whole beside them.
     per, unit = source.itemsize + layout.itemsize, 0
     if not source.partial_reads:
         unit = source.unit_bytes + source.most_stored_bytes
-    threads = max(min(cores, memory_bytes // max(prod(sweep.writes.largest) * per + unit, 1)), 1)
+    threads = max(min(most_threads, memory_bytes // max(prod(sweep.writes.largest) * per + unit, 1)), 1)
     most = max((memory_bytes // threads - unit) // per, _LEAST_ELEMENTS)
 
     def holds(box: tuple[int, Sums]) -> bool:
@@ -89,6 +88,11 @@ def reread(
 
     with ThreadPoolExecutor(threads, "reblock-reread") as pool:
         yield from pool.map(holds, boxes)
+
+
+def _threads(sweep: Pass) -> int:
+    """Threads that read and decode boxes of a pass again: as many as decode units while it is carried out."""
+    return 1 if sweep.execution is None else sweep.execution.coders
 
 
 def _begins(store: Store, index: Index) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import perf_counter
 
-from reblock.cost.flight import PIECE_BYTES
 from reblock.engine.memory.buffers import Memory, Region, Staging
 from reblock.engine.opener import Opener
 from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
 from reblock.engine.writing import Boxes, Buffer, Writer, fill_element
-from reblock.model import Index, Pass, Store, Traffic
+from reblock.model import PIECE_BYTES, Index, Pass, Store, Traffic
 
 
 def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
@@ -27,6 +26,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     writer = Writer(store, boxes)
     fill = fill_element(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
+    piece_bytes = sweep.execution.piece_bytes if sweep.execution else PIECE_BYTES
     measured = Measured()
     region = Region()
     staging = Staging(region)
@@ -35,7 +35,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
         held = 0
         for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
             box = sweep.reads.box(index)
-            for visit in visits(view, box, full, PIECE_BYTES):
+            for visit in visits(view, box, full, piece_bytes):
                 measured.source += visit_traffic(visit)
                 for loaded in load_visit(visit, opener, staging):
                     if loaded.missing:

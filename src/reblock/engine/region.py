@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from reblock.cost.flight import PIECE_BYTES, decoding_bytes
 from reblock.engine.memory.buffers import Staging
 from reblock.engine.opener import Opener
 from reblock.engine.reading import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
@@ -28,11 +27,10 @@ from reblock.engine.writing import fill_element
 from reblock.errors import InfeasibleError
 from reblock.geometry import Box
 from reblock.geometry.runs import pieces
-from reblock.model import Divisible, Index, Layout, Measurable, Way
+from reblock.model import PIECE_BYTES, Divisible, Index, Layout, Measurable, Way
+from reblock.model.accounting import LEAST_READING_BYTES
 from reblock.units import format_size
 
-#: A budget below this is taken for this much.
-LEAST_BYTES = 64 << 10
 #: The budget of who has none.
 NO_LIMIT = 1 << 30
 #: What is kept of a unit while others of its object are read.
@@ -50,7 +48,7 @@ def fit(view: View, memory_bytes: int, *, ample: int = 1) -> View:
 
     Where `ample` units fit, nobody looks how much is stored of them.
     """
-    room = max(memory_bytes, LEAST_BYTES)
+    room = max(memory_bytes, LEAST_READING_BYTES)
     if ample * unit_bytes(view.layout, view.store.reads) <= room:
         return view
     store = view.store
@@ -77,7 +75,7 @@ def unit_bytes(layout: Layout, reads: Way) -> int:
         return 0
     index = 2 * 16 * -(-layout.units.count // max(layout.objects.count, 1)) * layout.indexed
     elements = _COPIES * layout.unit_bytes if reads is Way.BOX else 0
-    return decoding_bytes(layout) + index + elements if layout.encoded else layout.unit_bytes + index + elements
+    return layout.unit_memory_bytes + index + elements if layout.encoded else layout.unit_bytes + index + elements
 
 
 def load(
@@ -93,10 +91,10 @@ def load(
     """
     if memory_bytes is not None:
         view = fit(view, memory_bytes)
-        if (needed := unit_bytes(view.layout, view.store.reads)) > max(memory_bytes, LEAST_BYTES):
+        if (needed := unit_bytes(view.layout, view.store.reads)) > max(memory_bytes, LEAST_READING_BYTES):
             chunk = format_size(view.layout.unit_bytes)
             raise too_little(f"{view.store.location}: reading a chunk of {chunk}", memory_bytes, needed)
-    room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_BYTES)
+    room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_READING_BYTES)
     opener = Opener(view.store)
     staging = Staging()
     sampling = _Sampling(box, tuple(steps or (1,) * box.ndim))

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reblock.cost.flight import PIECE_BYTES, visit_shape
 from reblock.engine import native
 from reblock.engine.reading import no_index
 from reblock.engine.scatter import Window
@@ -27,6 +26,7 @@ from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Extent, Index, Layout, Pass, Way
+from reblock.model.accounting import visit_shape
 
 #: Objects whose rows are made together, and how many such groups are remembered.
 _BLOCK, _KNOWN = 256, 32
@@ -67,8 +67,8 @@ class Rows(NamedTuple):
     """The most that one of them reads."""
 
 
-def fits(sweep: Pass, source: Layout, way: Way) -> bool:
-    """Whether a pass reads units, each in one piece."""
+def fits(sweep: Pass, source: Layout, way: Way, piece_bytes: int) -> bool:
+    """Whether a pass reads units, each in one piece of at most `piece_bytes` bytes."""
     if way is Way.BOX:
         return False
     if source.encoded:
@@ -76,7 +76,7 @@ def fits(sweep: Pass, source: Layout, way: Way) -> bool:
     part = source.units.largest_stored
     if sweep.read_access is Access.RUNS:
         part = visit_shape(sweep, source)
-    return prod(part) * source.itemsize <= PIECE_BYTES
+    return prod(part) * source.itemsize <= piece_bytes
 
 
 class Visits:

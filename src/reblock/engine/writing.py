@@ -152,11 +152,6 @@ class Buffer:
         return count > 0 and not record[1]
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Writer:
     """Knows how the boxes of one pass become bytes of the target."""
 

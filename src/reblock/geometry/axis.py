@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.errors import Refused, UsageError
+from reblock.geometry import values
 
 Ints = npt.NDArray[np.int64]
 
@@ -334,10 +335,26 @@ class Axis:
 
     @classmethod
     def from_json(cls, value: Any, length: int) -> Axis:
-        """Inverse of `to_json` for an axis of the given length."""
+        """Inverse of `to_json` for an axis of the given length; UsageError for anything else."""
         if isinstance(value, dict):
-            return cls(tuple(value["head"]), tuple(value["pattern"]), int(value["repeats"]), tuple(value["tail"]))
-        return cls.regular(length, value) if isinstance(value, int) else cls.of(value)
+            parts = values.members(value, "an axis", ("head", "pattern", "repeats", "tail"))
+            head, pattern, tail = (_lengths(parts[key], key) for key in ("head", "pattern", "tail"))
+            repeats = values.integer(parts["repeats"], "repeats", least=1, most=MAX_LENGTH)
+            if not pattern:
+                raise UsageError("an axis that repeats needs a pattern")
+            axis = cls(head, pattern, repeats, tail)
+        elif isinstance(value, list):
+            axis = cls.of(_lengths(value, "block lengths"))
+        else:
+            axis = cls.regular(length, values.integer(value, "a block length", least=1, most=MAX_LENGTH))
+        if axis.length != length:
+            raise UsageError(f"blocks of an axis add up to {axis.length}, not {length}")
+        return axis
+
+
+def _lengths(value: Any, name: str) -> tuple[int, ...]:
+    """Block lengths of a JSON document."""
+    return values.integers(value, name, least=1, most=MAX_LENGTH)
 
 
 @lru_cache(maxsize=1 << 14)

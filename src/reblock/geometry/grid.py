@@ -15,6 +15,7 @@ import numpy.typing as npt
 from reblock.errors import UsageError
 from reblock.geometry.axis import MAX_LENGTH, Axis
 from reblock.geometry.box import Box
+from reblock.geometry.values import items
 
 #: One axis of a chunk specification: one length, or every length.
 Cut = int | tuple[int, ...]
@@ -144,9 +145,10 @@ class Grid:
         return [axis.to_json() for axis in self.axes]
 
     @classmethod
-    def from_json(cls, value: Sequence[Any], shape: Sequence[int]) -> Grid:
-        """Inverse of `to_json`."""
-        return cls(tuple(Axis.from_json(v, n) for v, n in zip(value, shape, strict=True)))
+    def from_json(cls, value: Any, shape: Sequence[int]) -> Grid:
+        """Inverse of `to_json`; UsageError for anything else."""
+        axes = items(value, "chunks", len(shape))
+        return cls(tuple(Axis.from_json(cut, length) for cut, length in zip(axes, shape, strict=True)))
 
     def __str__(self) -> str:
         return chunk_text([_text_cut(axis) for axis in self.axes])

@@ -2,6 +2,7 @@
 
 from reblock.model.codec import Codec, Stage
 from reblock.model.device import Device
+from reblock.model.execution import PIECE_BYTES, Execution
 from reblock.model.layout import Access, Layout
 from reblock.model.ledger import Finished, Ledger, Sums
 from reblock.model.medium import Medium, ReadHandle, Status, WriteHandle
@@ -30,6 +31,7 @@ from reblock.model.store import (
 
 __all__ = [
     "NO_RECORD",
+    "PIECE_BYTES",
     "Access",
     "Bytes",
     "Codec",
@@ -37,6 +39,7 @@ __all__ = [
     "Decoder",
     "Device",
     "Divisible",
+    "Execution",
     "Extent",
     "Finished",
     "Flat",

@@ -155,6 +155,11 @@ class Layout:
         return self.unit_bytes * ("+" in self.codec) if self.coding is None else self.coding.decoding_bytes
 
     @property
+    def unit_memory_bytes(self) -> int:
+        """Bytes that decoding a unit takes in all: its stored bytes, its elements, and copies between stages."""
+        return self.most_stored_bytes + self.unit_bytes + self.decoding_bytes
+
+    @property
     def encoding_bytes(self) -> int:
         """Bytes that encoding an object takes beside its elements."""
         if not (self.encoded or self.indexed):

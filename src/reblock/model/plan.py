@@ -7,8 +7,9 @@ Every strategy of the papers is a point of one family. A pass sweeps the array o
             keep what cannot be written yet
             write each box of W ∪ T that is now complete
 
-so R (read grid), W (write grid), T (task grid), the axis order and the access of each side say all there is.
-A plan is one pass, or several through intermediate arrays.
+so R (read grid), W (write grid), T (task grid), the axis order and the access of each side say what is moved, and
+every count follows from them. Threads and memory of the engine are the pass's `Execution`. A plan is one pass, or
+several through intermediate arrays.
 """
 
 from __future__ import annotations
@@ -18,9 +19,27 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from reblock.errors import UsageError
 from reblock.geometry import Grid
+from reblock.geometry.axis import MAX_LENGTH
+from reblock.geometry.values import boolean, integer, integers, items, members, permutation, text
+from reblock.model.execution import Execution
 from reblock.model.layout import Access, Layout
 from reblock.units import format_size
+
+#: Keys of a pass in JSON.
+_PASS_KEYS = (
+    "read_chunks",
+    "write_chunks",
+    "task_chunks",
+    "order",
+    "read_access",
+    "write_access",
+    "coalesced",
+    "execution",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +59,9 @@ class Pass:
     write_access: Access
     """How the target is touched."""
     coalesced: int = 0
-    """How many of the innermost axes on disk are read in full, gaps between runs and all."""
+    """Number of the innermost axes on disk that are read in full, with the gaps between runs."""
+    execution: Execution | None = None
+    """Threads and memory of the engine; None until the planner has chosen the plan."""
 
     @cached_property
     def reads(self) -> Grid:
@@ -61,18 +82,23 @@ class Pass:
             "read_access": str(self.read_access),
             "write_access": str(self.write_access),
             "coalesced": self.coalesced,
+            "execution": None if self.execution is None else self.execution.to_json(),
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], shape: Sequence[int]) -> Pass:
+    def from_json(cls, value: Any, shape: Sequence[int]) -> Pass:
+        """Inverse of `to_json` for an array of a shape; UsageError for anything else."""
+        found, ndim = members(value, "a pass", _PASS_KEYS), len(shape)
+        how = found["execution"]
         return cls(
-            Grid.from_json(value["read_chunks"], shape),
-            Grid.from_json(value["write_chunks"], shape),
-            Grid.from_json(value["task_chunks"], shape),
-            tuple(value["order"]),
-            Access(value["read_access"]),
-            Access(value["write_access"]),
-            value.get("coalesced", 0),
+            Grid.from_json(found["read_chunks"], shape),
+            Grid.from_json(found["write_chunks"], shape),
+            Grid.from_json(found["task_chunks"], shape),
+            permutation(found["order"], "order", ndim),
+            Access(text(found["read_access"], "read_access", list(Access))),
+            Access(text(found["write_access"], "write_access", list(Access))),
+            integer(found["coalesced"], "coalesced", most=ndim),
+            None if how is None else Execution.from_json(how, ndim),
         )
 
 
@@ -91,11 +117,13 @@ class Plan:
     interleaved: bool = False
     """Whether passes that share T run task by task, so that scratch holds one task only."""
     depth: int = 1
-    """Units in flight at once; each takes memory beside the write buffers."""
+    """Requests that the device is to have at once; each pass follows its own `Execution`."""
     coders: int = 1
-    """Units that are decoded at once, and boxes that are encoded at once: one per core."""
+    """Units that may be decoded at once, and boxes that may be encoded at once: one per core."""
     memory_bytes: int = 0
-    """What the engine may allocate: all that the plan needs, and room for writes to lag behind reads."""
+    """Memory that the engine may allocate: what the plan needs, and room for writes to lag behind reads."""
+    divided: bool = False
+    """Whether the source's chunks are read in parts that their codec decodes one by one."""
 
     def __repr__(self) -> str:
         passes = "1 pass" if len(self.passes) == 1 else f"{len(self.passes)} passes"
@@ -107,7 +135,7 @@ class Plan:
         return list(zip(self.passes, chain, chain[1:], strict=False))
 
     def to_json(self) -> dict[str, Any]:
-        """Small, whatever the number of chunks; `from_json` gives the plan back."""
+        """A document that stays small for any number of chunks; `from_json` gives the plan back."""
         return {
             "strategy": self.strategy,
             "shape": list(self.shape),
@@ -120,21 +148,38 @@ class Plan:
             "depth": self.depth,
             "coders": self.coders,
             "memory_bytes": self.memory_bytes,
+            "divided": self.divided,
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Plan:
-        shape = tuple(value["shape"])
+    def from_json(cls, value: Any) -> Plan:
+        """Inverse of `to_json`; UsageError for anything else."""
+        found = members(value, "a plan", [field.name for field in fields(cls)])
+        shape = integers(found["shape"], "shape", most=MAX_LENGTH)
         return cls(
-            value["strategy"],
+            text(found["strategy"], "strategy"),
             shape,
-            tuple(Pass.from_json(p, shape) for p in value["passes"]),
-            tuple(Layout.raw(s["dtype"], Grid.from_json(s["chunks"], shape), s["order"]) for s in value["scratch"]),
-            value["interleaved"],
-            value["depth"],
-            value.get("coders", value["depth"]),
-            value["memory_bytes"],
+            tuple(Pass.from_json(one, shape) for one in items(found["passes"], "passes")),
+            tuple(_scratch_from_json(one, shape) for one in items(found["scratch"], "scratch")),
+            boolean(found["interleaved"], "interleaved"),
+            integer(found["depth"], "depth", least=1),
+            integer(found["coders"], "coders", least=1),
+            integer(found["memory_bytes"], "memory_bytes"),
+            boolean(found["divided"], "divided"),
         )
+
+
+def _scratch_from_json(value: Any, shape: Sequence[int]) -> Layout:
+    """The layout of an intermediate array."""
+    found = members(value, "scratch", ("chunks", "order", "dtype"))
+    try:
+        dtype = np.dtype(text(found["dtype"], "scratch.dtype"))
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise UsageError(f"scratch.dtype: {error}") from None
+    if dtype.hasobject or dtype.str != found["dtype"]:
+        raise UsageError(f"scratch.dtype must be the text of a plain type such as <f4, not {found['dtype']!r}")
+    order = permutation(found["order"], "scratch.order", len(shape))
+    return Layout.raw(dtype, Grid.from_json(found["chunks"], shape), order)
 
 
 @dataclass(frozen=True, slots=True)

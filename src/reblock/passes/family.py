@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reblock.cost.estimate import moving_seconds
-from reblock.cost.flight import FEW_IN_FLIGHT, flight_bytes, together
+from reblock.cost.flight import FEW_IN_FLIGHT, batch_size, flight_bytes
 from reblock.cost.memory import allocated_bytes, buffer_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -108,8 +108,8 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
         room = problem.memory_bytes
         if not problem.held:
             room -= buffer_bytes(made, target, room - flight_bytes(made, source, target))
-        # Units that are read together are worth a part of the room, not that of boxes to be written.
-        if together(made, source, depth) > 1 and flight_bytes(made, source, target, depth, coders) > room // 4:
+        # Batches of units may take a part of the room, not the part of boxes that wait to be written.
+        if batch_size(made, source, depth) > 1 and flight_bytes(made, source, target, depth, coders) > room // 4:
             depth = FEW_IN_FLIGHT
         while depth > 1 and flight_bytes(made, source, target, depth, min(coders, depth)) > room:
             depth -= 1

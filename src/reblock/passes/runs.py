@@ -16,10 +16,11 @@ from functools import partial
 from math import lcm, prod
 
 from reblock.cost.flight import flight_bytes
-from reblock.cost.memory import least_box_bytes, with_records, with_room
+from reblock.cost.memory import least_box_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.model.accounting import with_records, with_room
 from reblock.passes.cuts import MAX_CUTS, countable, divisors, joined
 from reblock.passes.family import fit, one_pass
 

@@ -3,5 +3,17 @@
 from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
 from reblock.planner.chunks import dividing, proportional
+from reblock.planner.comparison import plan_comparison
 
-__all__ = ["AUTO", "OBJECTIVES", "SEARCH", "Alternative", "Decision", "check", "choose", "dividing", "proportional"]
+__all__ = [
+    "AUTO",
+    "OBJECTIVES",
+    "SEARCH",
+    "Alternative",
+    "Decision",
+    "check",
+    "choose",
+    "dividing",
+    "plan_comparison",
+    "proportional",
+]

@@ -26,7 +26,7 @@ from reblock.passes.family import fit
 from reblock.planner.check import check
 from reblock.planner.search import WORTH, search
 from reblock.planner.thrift import advice, least_memory
-from reblock.planner.touch import coalesce, coarsen
+from reblock.planner.tune import coalesce, coarsen, fill_execution
 from reblock.strategies import strategies
 from reblock.units import format_seconds, format_size
 
@@ -164,7 +164,8 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     best = able[0]
     if best.plan is None:
         raise UsageError("a strategy priced a plan that it does not have")
-    plan = best.plan if strategy not in (AUTO, SEARCH) else _touched(best.plan, problem, objective)
+    plan = best.plan if strategy not in (AUTO, SEARCH) else _tuned(best.plan, problem, objective)
+    plan = fill_execution(plan, problem)
     check(plan, problem)
     sweeps = estimate_passes(plan, problem)
     cost = total(sweeps, plan, problem)
@@ -183,11 +184,10 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     )
 
 
-def _touched(plan: Plan, problem: Problem, objective: str) -> Plan:
+def _tuned(plan: Plan, problem: Problem, objective: str) -> Plan:
     """The plan with larger steps and coalesced gaps, each if it makes nothing worse."""
-    touches = {"memory": (), "time": (coarsen, coalesce)}.get(objective, (coarsen,))
-    for touch in touches:
-        tried = touch(plan, problem)
+    for tune in {"memory": (), "time": (coarsen, coalesce)}.get(objective, (coarsen,)):
+        tried = tune(plan, problem)
         before, after = estimate(plan, problem), estimate(tried, problem)
         if (after.seconds * _ROUNDING, after.seeks) <= (before.seconds, before.seeks):
             plan = tried

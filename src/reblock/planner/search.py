@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.cost.estimate import estimate, ideal_seconds, pass_seconds, touching_seconds
-from reblock.cost.flight import decoding_bytes, flight_bytes, piece_bytes
+from reblock.cost.flight import flight_bytes, piece_bytes
 from reblock.cost.memory import axis_carry, buffer_bytes, held_elements, long_axes
 from reblock.errors import Refused
 from reblock.geometry import Grid
@@ -392,7 +392,7 @@ class _Product:
         source, target = self.problem.source, self.problem.target
         writing = target.encoding_bytes
         if source.encoded:
-            return np.array(decoding_bytes(source) + writing, np.float64)
+            return np.array(source.unit_memory_bytes + writing, np.float64)
         if source.indexed:
             return np.array(source.unit_bytes + writing, np.float64)
         flight: Floats = piece_bytes(self._times(lambda p: p.visit), source) + writing

@@ -1,13 +1,15 @@
-"""The last touch to a chosen plan: steps of a better size, and small gaps read over where that is faster.
+"""Tuning: larger steps, gaps read over, and the engine's threads and memory, for a plan that is chosen already.
 
-The search counts seeks and bytes, and those do not mind whether ten thousand small tasks are done one by one or as
-a hundred larger ones. The engine does: within one step it moves many chunks without asking the interpreter, and
-has more of them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and
-memory stays modest.
+The search counts seeks and bytes, which are the same for ten thousand small tasks and for a hundred larger ones. The
+engine is faster with the larger ones: within one step it moves many chunks without the interpreter, and has more of
+them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and memory stays
+modest.
 
 Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
 jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
 in full.
+
+Last, `fill_execution` settles the numbers that the engine follows.
 """
 
 from __future__ import annotations
@@ -17,39 +19,70 @@ from dataclasses import replace
 from math import prod
 
 from reblock.cost.estimate import LITTLE_BYTES, moving_seconds
-from reblock.cost.memory import buffer_bytes
+from reblock.cost.flight import batch_size, readers, units_bytes, units_in_flight
+from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_depth, slab_axes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Access, Device, Layout, Pass, Plan, Problem
+from reblock.model import PIECE_BYTES, Access, Device, Execution, Layout, Pass, Plan, Problem
+from reblock.model.accounting import without_records
 from reblock.passes.family import fit, sweep
 
 #: Steps that read this much are large enough.
 STEP_BYTES = 16 << 20
-#: What coarser steps may take for their buffers: a part of the budget, and of what takes no time to be touched.
+#: Buffers of larger steps may take this part of the budget, and of the memory that takes no time to be touched.
 SHARE = 4
+#: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
+LEAST_WRITERS = 10
+#: Reads that are dispatched for each request in flight: so many that memory is claimed well ahead of the readers.
+QUEUED = 8
 
 
 def coarsen(plan: Plan, problem: Problem) -> Plan:
     """The same plan in larger steps, where they cost nothing."""
-    return _touched(plan, problem, lambda made, source, target, _: _coarsen(made, source, target, problem))
+    return _tuned(plan, problem, lambda made, source, target, _: _coarsen(made, source, target, problem))
 
 
 def coalesce(plan: Plan, problem: Problem) -> Plan:
     """The same plan, reading over gaps where that is faster."""
-    return _touched(plan, problem, lambda made, source, _, devices: _coalesce(made, source, devices[0]))
+    return _tuned(plan, problem, lambda made, source, _, devices: _coalesce(made, source, devices[0]))
 
 
-def _touched(
-    plan: Plan, problem: Problem, touch: Callable[[Pass, Layout, Layout, tuple[Device, Device]], Pass]
-) -> Plan:
+def fill_execution(plan: Plan, problem: Problem) -> Plan:
+    """The same plan with all numbers that the engine follows."""
+    sides = plan.sides(problem.source, problem.target)
+    passes = tuple(replace(side[0], execution=_execution(*side, plan, problem.cores)) for side in sides)
+    return replace(plan, passes=passes, divided=problem.source.divided)
+
+
+def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: int) -> Execution:
+    memory = allocated_bytes(made, source, target, plan, plan.memory_bytes)
+    depth = flight_depth(made, source, target, plan.depth, plan.coders, memory)
+    many, units = batch_size(made, source, depth), units_in_flight(made, source, depth, plan.coders)
+    flight = units_bytes(made, source, target, units, plan.coders)
+    return Execution(
+        readers=readers(source, depth, plan.coders, many),
+        batch_size=many,
+        units_in_flight=units,
+        coders=plan.coders,
+        writers=min(plan.depth, max(cores, LEAST_WRITERS)),
+        queued=QUEUED * plan.depth,
+        piece_bytes=PIECE_BYTES,
+        slab_axes=slab_axes(made, target, memory - flight),
+        flight_bytes=flight,
+        buffer_bytes=without_records(memory - flight, made.writes.count, target),
+        memory_bytes=memory,
+    )
+
+
+def _tuned(plan: Plan, problem: Problem, tune: Callable[[Pass, Layout, Layout, tuple[Device, Device]], Pass]) -> Plan:
     """A plan with each pass changed; the plan itself where that does not fit."""
     if plan.interleaved or problem.held:
         return plan
     first, scratch, last = problem.devices
     devices = [first, *(scratch for _ in plan.scratch), last]
     sides = plan.sides(problem.source, problem.target)
-    passes = tuple(touch(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
+    passes = tuple(tune(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
     try:
         return plan if passes == plan.passes else fit(replace(plan, passes=passes), problem)
     except Refused:

@@ -18,13 +18,13 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.cost.memory import slab_axes, with_pages, with_room, without_records
 from reblock.engine.memory.buffers import Buffers, slabs
 from reblock.engine.scatter import Scatter, Window
 from reblock.engine.writing import Buffer, Writer
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Layout, Pass
+from reblock.model import Execution
+from reblock.model.accounting import with_pages, with_room
 
 #: Boxes that memory is taken for before anybody looks whether the run is cancelled.
 MOST_CLAIMS = 1 << 13
@@ -135,9 +135,8 @@ class Slabs(Claims):
         return Box(tuple(start), tuple(stop))
 
 
-def claims(
-    sweep: Pass, target: Layout, room: int, scatter: Scatter, writer: Writer, finished: Collection[int]
-) -> Claims:
-    """Who takes the memory of a pass's write boxes, inside a room for them and for what is kept of them."""
-    axes, limit = slab_axes(sweep, target, room), without_records(room, sweep.writes.count, target)
-    return Slabs(limit, scatter, writer, finished, axes) if axes else Claims(limit, scatter, writer, finished)
+def claims(how: Execution, scatter: Scatter, writer: Writer, finished: Collection[int]) -> Claims:
+    """The claims of a pass: for whole boxes, or for slabs of them."""
+    if how.slab_axes:
+        return Slabs(how.buffer_bytes, scatter, writer, finished, how.slab_axes)
+    return Claims(how.buffer_bytes, scatter, writer, finished)
