@@ -7,11 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+from glob import glob
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = [f"src/reblock/engine/native/{name}.c" for name in ("scatter", "reading", "writing", "looking", "digest")]
+SOURCES = "src/reblock/engine/native/*.c"
 LIBRARY = "src/reblock/engine/native/libmoves.so"
 
 
@@ -28,7 +29,7 @@ class CompileMoves(BuildHookInterface):
             return
         library = os.path.join(self.root, LIBRARY)
         flags = ["-O3", "-std=c99", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-        sources = [os.path.join(self.root, source) for source in SOURCES]
+        sources = sorted(glob(os.path.join(self.root, SOURCES)))
         command = [*compiler, *flags, *sources, "-o", library]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the user's compiler
         if done.returncode:

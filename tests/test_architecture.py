@@ -140,3 +140,18 @@ print(*sorted(set(sys.modules) & {{"dask", "distributed", "fsspec", "h5py", "num
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.stdout.split(), result.stderr) == ([], "")
+
+
+#: Codecs with a decoder in C; their adapters (`engine/native/NAME.c`) are the only files of the engine that know them.
+ADAPTERS = ("blosc", "zstd")
+
+
+def test_only_codecs_know_codecs() -> None:
+    """Engine, model and api call decoders by registration; the text form of a codec is read in model/codec.py."""
+    places = [(SOURCE / room).rglob(f"*.{ending}") for room in ("engine", "model", "api") for ending in ("py", "[ch]")]
+    files = [SOURCE / "errors.py", *(file for found in places for file in found)]
+    spoken = re.compile("|".join(ADAPTERS), re.IGNORECASE)
+    allowed = {SOURCE / "model" / "codec.py", *(SOURCE / "engine" / "native" / f"{name}.c" for name in ADAPTERS)}
+    knowing = {file for file in files if spoken.search(file.read_text())}
+    assert knowing - allowed == set()
+    assert allowed <= knowing

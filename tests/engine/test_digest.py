@@ -121,13 +121,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Any:
     flags = ["-O1", "-std=c99", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDIGEST_AVX2=0"]
     source = ROOT / "src" / "reblock" / "engine" / "native" / "digest.c"
     subprocess.run([*compiler, *flags, str(source), "-o", str(built)], check=True)
-    found = ctypes.CDLL(str(built)).reblock_digest
-    found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 6]
+    found = ctypes.CDLL(str(built))
+    found.reblock_digest.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 6]
     return found
 
 
 def test_so_does_the_loop_of_other_machines(plain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digest, "_compiled", lambda: plain)
+    monkeypatch.setattr(digest, "library", lambda: plain)
     for seed in range(500):
         part = made(random.Random(seed))
         assert sums(*part) == reference_sums(*part), seed
@@ -136,7 +136,7 @@ def test_so_does_the_loop_of_other_machines(plain: Any, monkeypatch: pytest.Monk
 def test_without_the_library_numpy_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.arange(60, dtype=">i2").reshape(5, 12)
     expected = sums(array, (1, 2), (9, 14))
-    monkeypatch.setattr(digest, "_compiled", lambda: None)
+    monkeypatch.setattr(digest, "library", lambda: None)
     assert sums(array, (1, 2), (9, 14)) == expected == by_hand(array, (1, 2), (9, 14))
 
 

@@ -56,14 +56,14 @@ def test_other_codecs_are_decoded_by_python(text: str, tmp_path: Path) -> None:
 
 
 def test_a_library_that_exports_nothing_has_no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(zarr_decoders._FUNCTIONS, "zstd", ("numcodecs.zstd", "no_such_function", ""))
+    monkeypatch.setitem(zarr_decoders._FUNCTIONS, "zstd", ("numcodecs.zstd", "no_such_function"))
     zarr_decoders._find.cache_clear()
     assert zarr_decoders.decoder(Codec.parse("zstd:1")) is None
     zarr_decoders._find.cache_clear()
 
 
 def test_a_decoder_of_another_kind_is_not_called() -> None:
-    assert native.decoder(Decoder("snappy", 1)) is None
+    assert native.decoder(Decoder("snappy", (1,))) is None
     assert native.decoder(None) is None
 
 

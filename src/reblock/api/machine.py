@@ -42,15 +42,15 @@ def memory_notes(memory_bytes: int) -> tuple[str, ...]:
 
 
 def engine_name() -> str:
-    """What moves the bytes: `compiled`, or `numpy` where there was no C compiler."""
+    """What moves the bytes: `compiled`, or `numpy` where the compiled engine cannot be used."""
     return "numpy" if native.library() is None else "compiled"
 
 
 def engine_notes() -> tuple[str, ...]:
-    """What is to be said of the engine."""
+    """Why the engine is not the compiled one."""
     if engine_name() == "compiled":
         return ()
-    return ("engine: numpy, which is slower; installed where there is a C compiler, reblock has a compiled one",)
+    return (f"engine: numpy, which is slower: {native.reason() or 'the compiled engine is switched off'}",)
 
 
 def _physical_bytes() -> int:

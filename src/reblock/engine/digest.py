@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from ctypes import c_int, c_int64, c_void_p
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,13 +33,16 @@ _BLOCK_BYTES = 1 << 18
 
 def sums(array: Array, origin: Sequence[int], shape: Sequence[int]) -> Sums:
     """Digest sums of the elements of a box that starts at `origin` in an array of `shape`."""
-    compiled = _compiled()
+    compiled = library()
     if compiled is None:
         return reference_sums(array, origin, shape)
     place = np.array([array.shape, array.strides, origin, shape], np.int64)
     found = np.zeros(2, np.uint64)
     rows = (address(row) for row in place)
-    compiled(array.ndim, array.itemsize, component(array.dtype), address(array), *rows, address(found))
+    if compiled.reblock_digest(
+        array.ndim, array.itemsize, component(array.dtype), address(array), *rows, address(found)
+    ):
+        raise RuntimeError("the compiled engine refused the arguments of digest")
     return Sums(*found.tolist())
 
 
@@ -66,16 +67,6 @@ def reference_sums(array: Array, origin: Sequence[int], shape: Sequence[int]) ->
     positions = _indices(array.shape, origin, shape)[:, None] * words.shape[1] + np.arange(words.shape[1], dtype="u8")
     first, second = _scrambled(words, positions)
     return Sums(int(first.sum(dtype="u8")), int(second.sum(dtype="u8")))
-
-
-@cache
-def _compiled() -> Any:
-    found = library()
-    if found is None:
-        return None
-    found.reblock_digest.argtypes = [c_int, c_int64, c_int64, *[c_void_p] * 6]
-    found.reblock_digest.restype = None
-    return found.reblock_digest
 
 
 def _words(array: Array) -> Words:

@@ -14,6 +14,7 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.memory.buffers import STORED
+from reblock.engine.native.structs import DecoderStruct
 from reblock.engine.reading import Decoding, corrupt
 from reblock.engine.report import Times
 from reblock.engine.rows import Files, Rows
@@ -100,9 +101,9 @@ class Units:
             elements += count
         return done._replace(elements=elements)
 
-    def _compiled(self, decoder: native.Decoder, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
+    def _compiled(self, decoder: DecoderStruct, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """The same without the interpreter."""
-        result, completed = native.Result(), np.empty(len(window.numbers) or 1, np.int64)
+        result, completed = native.ResultStruct(), np.empty(len(window.numbers) or 1, np.int64)
         table = np.ascontiguousarray(some.table[chosen])
         memory, most = self._room(some.files, chosen.tolist(), staging)
         for row, at in enumerate(chosen.tolist()):

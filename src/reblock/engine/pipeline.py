@@ -23,7 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.engine import native, rows
+from reblock.engine import rows
 from reblock.engine.encoded import Units
 from reblock.engine.memory.buffers import (
     PATIENCE_SECONDS,
@@ -108,7 +108,7 @@ class _Pipeline:
         self._full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
         self._region = Region(how.flight_bytes)
         fill = fill_element(view.store)
-        moves = compiled_moves(view, store, fill, watch) if native.library() else None
+        moves = compiled_moves(view, store, fill, watch)
         self._visits = rows.Visits(view, self._full)
         local_moves = moves if view.store.medium.is_local else None
         fits = rows.fits(sweep, view.layout, view.store.reads, how.piece_bytes)

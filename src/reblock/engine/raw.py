@@ -33,9 +33,9 @@ class Raw:
     def __call__(self, some: Rows, chosen: Ints, window: Window, staging: Scratch) -> Done:
         """Read and scatter some rows."""
         table, files = np.ascontiguousarray(some.table[chosen]), some.files
-        result, completed = native.Result(), np.empty(len(window.numbers), np.int64)
+        result, completed = native.ResultStruct(), np.empty(len(window.numbers), np.int64)
         room, roots = round_up(some.bytes + 2 * PAGE_BYTES), self._view.store.roots
-        read = partial(self._moves.read, room=room, together=self._together)
+        read = partial(self._moves.read, room=room, batch_size=self._together)
         memory = staging("stored", room * self._together)
         with ExitStack() as opened:
 
@@ -58,8 +58,10 @@ class Raw:
         return Done(result.elements, take(window, completed, result.completed), [], traffic, times, result.missing)
 
 
-def compiled_moves(view: View, store: Store, fill: Array, watch: Watch) -> native.Moves:
-    """The compiled loop for this pass."""
+def compiled_moves(view: View, store: Store, fill: Array, watch: Watch) -> native.Moves | None:
+    """The compiled loop for this pass; None where there is none, or arrays have too many axes for it."""
+    if native.library() is None or store.layout.ndim > native.MAX_AXES:
+        return None
     return native.Moves(
         shape=store.layout.shape,
         dtype=store.layout.dtype,

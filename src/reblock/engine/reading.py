@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn, Self
 import numpy as np
 
 from reblock.engine.memory.buffers import STORED
-from reblock.engine.native import PROBLEMS, Result
+from reblock.engine.native import PROBLEMS, ResultStruct
 from reblock.engine.opener import Opener, changed
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped
@@ -117,7 +117,7 @@ def missing(view: View, index: Index) -> CorruptError:
     return CorruptError(f"{view.store.location}: chunk ({chunk}) is missing, {why}")
 
 
-def raise_problem(view: View, index: Index, path: str, result: Result) -> NoReturn:
+def raise_problem(view: View, index: Index, path: str, result: ResultStruct) -> NoReturn:
     """What the compiled loop met, as an error."""
     problem = PROBLEMS[result.problem]
     offset, length, found = result.offset, result.length, max(result.found, 0)

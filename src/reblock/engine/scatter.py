@@ -58,7 +58,7 @@ class Window:
         """Bytes that are still to be taken for each."""
         self.buffers: list[Buffer | None] = [None] * len(place.numbers)
         self._table = np.zeros(max(len(place.numbers), 1), np.uint64)
-        self.native = native.Window(*map(native.address, (*place.arrays, self._table)))
+        self.native = native.WindowStruct(*map(native.address, (*place.arrays, self._table)))
 
     def put(self, position: int, buffer: Buffer) -> None:
         """From now on elements go there."""

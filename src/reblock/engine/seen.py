@@ -135,8 +135,9 @@ class Seen:
             if cancelled():
                 raise KeyboardInterrupt
             listed = np.empty(len(batch[1]), np.int64)
-            into = native.Look(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
+            into = native.LookStruct(newest=-_NEVER, fresh=fresh, share=share, exact=exact, since=since_ns)
             into.stamps, into.list = native.address(table), native.address(listed)
+            into.stamp_count, into.list_count = table.size, listed.size
             look(batch[1], batch[0], into)
             return Look(into.firm, into.full, into.present, into.newest, tuple(listed[: into.suspects].tolist()))
 
@@ -274,7 +275,7 @@ def _is_known(before: int, status: Status | None, *, exact: bool) -> bool:
 
 # ---------------------------------------------------------------- what `looking.c` does, where it was not built
 def _look_slowly(
-    medium: Medium, table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.Look
+    medium: Medium, table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.LookStruct
 ) -> None:
     numbers = np.arange(number, number + len(paths), dtype=np.uint64)
     errors, seen = _stat_all(medium, paths)

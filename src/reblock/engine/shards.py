@@ -77,8 +77,8 @@ class Shards:
         return data.tobytes()
 
 
-class Blocks(Shards):
-    """Leaves it to the compiled loop to find units by their numbers, which stand where their offsets would."""
+class NumberedParts(Shards):
+    """Has the compiled loop find units by their numbers, which take the place of their offsets."""
 
     def __init__(self, view: View, moves: native.Moves) -> None:
         super().__init__(view, moves)
@@ -100,6 +100,6 @@ class Blocks(Shards):
 
 
 def shards(view: View, moves: native.Moves) -> Shards:
-    """Who finds the units of a source."""
-    numbered = view.layout.divided and native.decoder(view.store.decoder) is not None
-    return Blocks(view, moves) if numbered else Shards(view, moves)
+    """How the units of a source are found."""
+    found = native.decoder(view.store.decoder)
+    return NumberedParts(view, moves) if found is not None and found.table_bytes else Shards(view, moves)

@@ -233,7 +233,7 @@ class Writer:
             finished.append(self._finished(buffer, place.path))
         table = np.frombuffer(rows, np.int64).reshape(len(buffers), -1)
         paths, table[:, 2] = native.joined([one.path for one in finished])
-        result = native.Result()
+        result = native.ResultStruct()
         if not moves.write(table, paths, result):
             wrong, path = OSError(result.error, os.strerror(result.error)), finished[result.row].path
             raise DiskError.wrap(wrong, doing=native.PROBLEMS[result.problem], path=path)

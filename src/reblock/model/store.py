@@ -52,24 +52,23 @@ class Extent(NamedTuple):
     length: int | None = None
     """Number of bytes; None = to the end of the file."""
     mask: int = 0
-    """What else decoding it takes: filters that this unit skipped (HDF5), how its frame was made (Blosc's blocks)."""
+    """What else its decoder has to know: the filters that this unit skipped, or how its object was encoded."""
     whole: int | None = None
     """Bytes of the file that is made of several such pieces, so that room for it can be reserved at once."""
 
 
 class Decoder(NamedTuple):
-    """Functions of a compiled library that decode a unit, for engines that call them without the interpreter."""
+    """A codec's adapter in C, for engines that decode units without the interpreter (`engine/native/decoder.h`)."""
 
-    kind: str
-    """`blosc` (blosc_decompress_ctx), `blosc blocks` (the same), or `zstd` (ZSTD_decompress)."""
-    decode: int
-    """Address of the function."""
-    measure: int = 0
-    """Address of the one that tells the decoded size (ZSTD_getFrameContentSize), where there is one."""
-    blocks: int = 0
-    """Units of an object, where those are blocks of it: how many; they are numbered as they lie on disk."""
-    block_bytes: int = 0
-    """Bytes of each, decoded."""
+    adapter: str
+    """Its name, by which the compiled engine finds the functions."""
+    context: tuple[int, ...]
+    """Numbers that the adapter alone understands, such as addresses of a library's functions."""
+    table_bytes: int = 0
+    """Bytes at the start of an object that tell where its parts lie, which are numbered as they lie on disk; 0 = units
+    are not parts of an object."""
+    lead_bytes: int = 0
+    """Bytes that the adapter puts in front of a part to decode it."""
 
 
 #: How an adapter asks the engine for bytes that tell where other bytes lie (a shard's index).

@@ -54,10 +54,10 @@ def test_folders_are_made_on_the_way_and_what_stands_in_it_is_told(tmp_path: Pat
     )
     data = np.arange(4, dtype=np.uint8)
 
-    def write(path: Path) -> native.Result:
+    def write(path: Path) -> native.ResultStruct:
         names, starts = native.joined([str(path)])
         row = [native.address(data), 0, int(starts[0]), 0, data.size, 0, 0, 1, 0]
-        result = native.Result()
+        result = native.ResultStruct()
         moves.write(np.array([row], np.int64), names, result)
         return result
 

@@ -282,7 +282,8 @@ static void digest_box(const char *from, int naxes, const int64_t *lengths, cons
         axes[naxes + 1] = (DigestAxis){run, backward ? -4 : 4, 1};
         digest_words(from + (backward ? 4 * (run - 1) : 0), axes, naxes + 2, position, 4, swap, sums);
     }
-    if (rest) digest_words(from + 4 * words, axes, naxes, position + (uint64_t)words, (int)rest, rest == 2 && swap, sums);
+    if (rest)
+        digest_words(from + 4 * words, axes, naxes, position + (uint64_t)words, (int)rest, rest == 2 && swap, sums);
 }
 
 #endif

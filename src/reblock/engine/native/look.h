@@ -1,30 +1,26 @@
-/* What files look like from outside, scrambled into numbers; `seen.py` does the same where this was not built. */
+/* What files look like from outside, scrambled into numbers; `seen.py` does the same without this library. */
 #ifndef REBLOCK_LOOK_H
 #define REBLOCK_LOOK_H
 
 #include "moves.h"
 
-enum { ABSENT, UNKNOWN, PRESENT }; /* stamps; those of files whose looks are kept start with the last */
+enum { ABSENT, UNKNOWN, PRESENT }; /* stamps; from PRESENT on they also tell what a file looks like */
 
 static inline uint64_t scramble(uint64_t found, uint64_t value) {
     found = (found ^ value) * UINT64_C(0x9E3779B97F4A7C15);
     return found ^ found >> 32;
 }
 
-static inline int64_t nanoseconds(const struct timespec *time) {
-    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
-/* Inode, size and time of the last write, but no time of the last change of those: rights and names are not bytes. */
+/* Inode, size and time of the last write, but not of the last change: rights and names are not bytes. */
 static inline uint64_t look_of(const struct stat *status) {
     uint64_t found = scramble(0, (uint64_t)status->st_ino);
     found = scramble(found, (uint64_t)status->st_size);
-    return scramble(found, (uint64_t)nanoseconds(&status->st_mtim));
+    return scramble(found, (uint64_t)nanoseconds(WRITTEN(status)));
 }
 
 static inline uint16_t stamp_of(uint64_t look) { return (uint16_t)(PRESENT + look % (65536 - PRESENT)); }
 
-/* Whether the file of an object looks as it did at the start; NULL = it is not there. */
+/* Whether the file of an object looks as it did at the start; NULL = it does not exist. */
 static inline int is_as_seen(const Pass *pass, int64_t number, const struct stat *status) {
     if (!pass->stamps) return 1;
     uint16_t before = pass->stamps[number / pass->share];

@@ -33,7 +33,7 @@ static void copy_line(char *to, const char *from, int64_t n, int64_t dt, int64_t
     }
 }
 
-/* The two innermost axes run against each other (a transpose): small squares stay in the nearest cache. */
+/* The two innermost axes run against each other (a transpose): small squares stay in the first cache. */
 static void copy_tiles(char *to, const char *from, const Axis *a, const Axis *b, int64_t itemsize) {
     const int64_t tile = 32;
     for (int64_t i = 0; i < a->length; i += tile) {
@@ -109,8 +109,8 @@ static int tidy(Axis *axes, int n) {
 
 static void digest_part(const Pass *pass, const char *from, const int64_t *strides, const int64_t *low,
                         const int64_t *high, uint64_t sums[2]) {
-    int64_t lengths[MOST_AXES];
-    uint64_t steps[MOST_AXES], position = 0, step = (uint64_t)((pass->itemsize + 3) / 4);
+    int64_t lengths[MAX_AXES];
+    uint64_t steps[MAX_AXES], position = 0, step = (uint64_t)((pass->itemsize + 3) / 4);
     for (int a = (int)pass->ndim - 1; a >= 0; a--) {
         lengths[a] = high[a] - low[a];
         steps[a] = step;
@@ -120,23 +120,25 @@ static void digest_part(const Pass *pass, const char *from, const int64_t *strid
     digest_box(from, (int)pass->ndim, lengths, strides, steps, position, pass->itemsize, pass->component, sums);
 }
 
-/* Copy what one write box gets; returns how many elements that were. */
+/* Copy the elements that one write box gets; returns their number, or -1 where its memory is too small for them. */
 static int64_t fill_box(const Pass *pass, const Block *block, Record *record, const int64_t *begin,
                         const int64_t *end, const int64_t *length) {
-    Axis axes[MOST_AXES];
-    int64_t low[MOST_AXES], high[MOST_AXES], elements = 1, stride = pass->itemsize;
+    Axis axes[MAX_AXES];
+    int64_t low[MAX_AXES], high[MAX_AXES], elements = 1, stride = pass->itemsize, reach;
     const char *from = block->from;
     char *to = record->memory;
+    if (!to) return -1;
     for (int64_t place = pass->ndim - 1; place >= 0; place--) {
         int64_t a = pass->target_order[place];
         low[a] = block->start[a] > begin[a] ? block->start[a] : begin[a];
         high[a] = block->stop[a] < end[a] ? block->stop[a] : end[a];
         if (high[a] <= low[a]) return 0;
+        if (__builtin_sub_overflow(high[a], begin[a], &reach) || reach > length[a]) return -1;
         elements *= high[a] - low[a];
         from += (low[a] - block->origin[a]) * block->strides[a];
         to += (low[a] - begin[a]) * stride;
         axes[place] = (Axis){high[a] - low[a], block->strides[a], stride};
-        stride *= length[a];
+        if (!multiply(&stride, length[a])) return -1;
     }
     copy_box(to, from, axes, tidy(axes, (int)pass->ndim), pass->itemsize);
     if (pass->digest) {
@@ -159,10 +161,9 @@ static int64_t block_of(const int64_t *cuts, int64_t count, int64_t x) {
     return low;
 }
 
-/* Copy a block into every write box that it meets; those now complete are listed. Returns how many are. */
 int64_t scatter(const Pass *pass, const Window *window, const Block *block, int64_t *completed) {
-    int64_t first[MOST_AXES], last[MOST_AXES], index[MOST_AXES], begin[MOST_AXES], end[MOST_AXES], length[MOST_AXES];
-    const int64_t *cuts[MOST_AXES], *lengths[MOST_AXES], *cut = window->cuts, *len = window->lengths;
+    int64_t first[MAX_AXES], last[MAX_AXES], index[MAX_AXES], begin[MAX_AXES], end[MAX_AXES], length[MAX_AXES];
+    const int64_t *cuts[MAX_AXES], *lengths[MAX_AXES], *cut = window->cuts, *len = window->lengths;
     int ndim = (int)pass->ndim;
     for (int a = 0; a < ndim; a++) {
         if (block->stop[a] <= block->start[a]) return 0;
@@ -185,6 +186,7 @@ int64_t scatter(const Pass *pass, const Window *window, const Block *block, int6
         Record *record = window->table[number];
         if (record) {
             int64_t elements = fill_box(pass, block, record, begin, end, length);
+            if (elements < 0) return -1;
             if (elements && __atomic_sub_fetch(&record->missing, elements, __ATOMIC_ACQ_REL) == 0)
                 completed[found++] = number;
         }
@@ -194,10 +196,38 @@ int64_t scatter(const Pass *pass, const Window *window, const Block *block, int6
     }
 }
 
-/* place: strides, origin, start and stop of a block, one behind the other. */
+int deliver(const Pass *pass, const Window *window, const Row *row, const char *from, Result *result,
+            int64_t *completed) {
+    int64_t strides[MAX_AXES], origin[MAX_AXES], start[MAX_AXES], stop[MAX_AXES];
+    int64_t stride = from == pass->fill ? 0 : pass->itemsize, wanted = 1, began = now_ns();
+    for (int64_t place = pass->ndim - 1; place >= 0; place--) {
+        int64_t a = pass->source_order[place];
+        const int64_t *axis = row->axes[a];
+        strides[a] = stride;
+        stride *= axis[3] - axis[2];
+        origin[a] = axis[2];
+        start[a] = axis[4];
+        stop[a] = axis[5];
+        wanted *= stop[a] - start[a];
+    }
+    Block block = {from, strides, origin, start, stop};
+    int64_t found = scatter(pass, window, &block, completed + result->completed);
+    if (found < 0) return -1;
+    result->completed += found;
+    result->elements += wanted;
+    result->scatter_ns += now_ns() - began;
+    return 0;
+}
+
+/* place: strides, origin, start and stop of a block, one behind the other. Returns the number of write boxes that are
+ * complete now, or -1 where the arguments are wrong. */
 int64_t reblock_scatter(const Pass *pass, const Window *window, const char *from, const int64_t *place,
-                        int64_t *completed) {
+                        int64_t *completed, int64_t completed_count) {
+    if (!pass_is_sound(pass) || !from || !place || !completed || !window_is_sound(pass, window, completed_count))
+        return -1;
     int64_t n = pass->ndim;
     Block block = {from, place, place + n, place + 2 * n, place + 3 * n};
+    for (int64_t a = 0; a < n; a++)
+        if (block.origin[a] > block.start[a]) return -1;
     return scatter(pass, window, &block, completed);
 }

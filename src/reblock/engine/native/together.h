@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #endif
 
-#define MOST_PIECES 64
+#define MAX_PIECES 64
 
 /* Bytes wanted, and how many came: negative where it was not tried, or failed. */
 typedef struct {
@@ -30,7 +30,7 @@ static aio_context_t take_queue(void) {
     aio_context_t found = 0;
     for (int k = 0; k < SPARE; k++)
         if ((found = __atomic_exchange_n(&spare[k], 0, __ATOMIC_ACQ_REL))) return found;
-    return syscall(SYS_io_setup, MOST_PIECES, &found) ? 0 : found;
+    return syscall(SYS_io_setup, MAX_PIECES, &found) ? 0 : found;
 }
 
 static void give_queue(aio_context_t queue) {
@@ -42,8 +42,8 @@ static void give_queue(aio_context_t queue) {
 }
 
 static void read_together(Wanted *wanted, int count) {
-    struct iocb requests[MOST_PIECES], *list[MOST_PIECES];
-    struct io_event done[MOST_PIECES];
+    struct iocb requests[MAX_PIECES], *list[MAX_PIECES];
+    struct io_event done[MAX_PIECES];
     memset(requests, 0, sizeof requests[0] * (size_t)count);
     for (int k = 0; k < count; k++) {
         wanted[k].got = -1;

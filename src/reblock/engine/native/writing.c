@@ -3,15 +3,19 @@
 
 #include <limits.h>
 
-/* Most bytes that a thread has on their way to a file: what fills the device's queue keeps reads from it. */
+#ifndef PATH_MAX
+#define PATH_MAX 4096
+#endif
+
+/* Most bytes of one call: longer ones fill the device's queue, and reads have to wait. */
 #define PART (1 << 20)
 
 /* A complete box that is one contiguous run of a file. */
 typedef struct {
     const char *memory, *before;
-    int64_t path, offset, size, head, direct; /* head: bytes of `before`; they go in front of the offset */
-    int64_t exact;                            /* whether the file ends there, whatever it was before */
-    int64_t whole;                            /* size that the file will have, 0 = no other piece goes there */
+    int64_t path, offset, size, head, direct; /* head: bytes of `before`, which go in front of the offset */
+    int64_t exact;                            /* whether the file ends behind the run, whatever it was before */
+    int64_t whole;                            /* final size of a file that is written in pieces, else 0 */
 } Out;
 
 static int write_all(int fd, const char *from, int64_t length, int64_t offset) {
@@ -37,8 +41,7 @@ static int write_body(int fd, const Out *out, int direct) {
     return padded == out->size ? 0 : ftruncate(fd, (off_t)(out->offset + out->size));
 }
 
-/* Room for a file that is written in pieces, so that they need not wait for each other; where there is no such call
- * the pieces make their own. */
+/* Reserve room for a file that is written in pieces, so that they need not wait for each other. */
 static int reserve(int fd, int64_t whole) {
     struct stat status;
     if (fstat(fd, &status)) return -1;
@@ -49,7 +52,7 @@ static int reserve(int fd, int64_t whole) {
     return 0;
 }
 
-/* Make the folder of a file, and those above it that are not there. */
+/* Make the folder of a file, and missing ones above it. */
 static int make_folder(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -95,20 +98,34 @@ static int write_out(const Out *out, const char *path, Result *result) {
     return 0;
 }
 
+/* Whether a row names bytes that can exist. */
+static int out_is_sound(const Out *out, int64_t path_bytes) {
+    int64_t end;
+    if (out->path < 0 || out->path >= path_bytes || out->size < 0 || out->head < 0 || out->whole < 0) return 0;
+    if ((out->size && !out->memory) || (out->head && !out->before) || out->offset < out->head) return 0;
+    return !__builtin_add_overflow(out->offset, out->size, &end) && end <= INT64_MAX - PAGE;
+}
+
 /* Write rows from result->row on, until one fails. */
-int reblock_write(int64_t count, const int64_t *rows, const char *paths, Result *result) {
+int reblock_write(int64_t count, const int64_t *rows, const char *paths, int64_t path_bytes, Result *result) {
+    if (!result) return -1;
+    if (!rows || !paths || count < 0 || path_bytes < 1 || paths[path_bytes - 1] || result->row < 0)
+        return refuse(result);
     int64_t began = now_ns();
     const Out *outs = (const Out *)rows;
-    for (; result->row < count; result->row++)
-        if (write_out(&outs[result->row], paths + outs[result->row].path, result)) break;
+    for (; result->row < count; result->row++) {
+        const Out *out = &outs[result->row];
+        if (out_is_sound(out, path_bytes) ? write_out(out, paths + out->path, result) : refuse(result)) break;
+    }
     result->io_ns += now_ns() - began;
     return result->row < count ? -1 : 0;
 }
 
-/* Look at files that are durable and that nobody goes on writing, and let the page cache forget them: inode, size and
- * the times of their last changes, or zeros where there is none. Returns how many it came to; where that is not all,
- * the next row begins with an errno. */
+/* Look at files that are durable and complete, and drop them from the page cache: inode, size and the times of their
+ * last changes, or zeros where there is no file. Returns the number of files looked at; where that is not all, the next
+ * row begins with an errno. -1 = the arguments are wrong. */
 int64_t reblock_settle(int64_t count, const char *path, int64_t (*seen)[4]) {
+    if (!path || !seen || count < 0) return -1;
     for (int64_t i = 0; i < count; i++, path += strlen(path) + 1) {
         struct stat status;
         int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -122,8 +139,8 @@ int64_t reblock_settle(int64_t count, const char *path, int64_t (*seen)[4]) {
         else {
             seen[i][0] = (int64_t)status.st_ino;
             seen[i][1] = (int64_t)status.st_size;
-            seen[i][2] = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-            seen[i][3] = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+            seen[i][2] = nanoseconds(WRITTEN(&status));
+            seen[i][3] = nanoseconds(CHANGED_AT(&status));
         }
         if (fd < 0) continue;
 #ifdef POSIX_FADV_DONTNEED

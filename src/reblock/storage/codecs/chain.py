@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import bz2
 import lzma
-import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy as np
 from reblock.errors import CorruptError
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Flat, Scratch, fresh
+from reblock.storage.codecs.blosc_frame import HEADER_BYTES, read_header
 from reblock.storage.codecs.checksums import SUM_BYTES, at_start, checksum
 from reblock.storage.codecs.encoders import ENCODERS, Work
 from reblock.storage.codecs.in_place import by_turns
@@ -172,18 +172,8 @@ class _Job:
 
 
 def _unblosc(job: _Job) -> Flat:
-    # The library trusts this header and crashes the process when it lies.
-    size = job.data.size
-    if size < 16:
-        raise ValueError(f"a header of 16 bytes expected, {size} bytes stored")
-    version, _, _, typesize, nbytes, blocksize, cbytes = struct.unpack("<BBBBIII", job.data[:16].tobytes())
-    if version != 2 or typesize < 1:
-        raise ValueError(f"version {version} and type size {typesize} where 2 and at least 1 are expected")
-    if cbytes != size:
-        raise ValueError(f"the header says {cbytes:,} stored bytes, there are {size:,}")
+    nbytes = read_header(job.data[:HEADER_BYTES].tobytes(), job.data.size).nbytes
     job.declared(nbytes)
-    if not 1 <= blocksize <= nbytes:
-        raise ValueError(f"blocks of {blocksize:,} bytes in {nbytes:,}")
     job.codec.decode(job.data, job.out[:nbytes])
     return job.out[:nbytes]
 

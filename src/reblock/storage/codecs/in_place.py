@@ -14,12 +14,12 @@ that are encoded one after the other make the same frame as all of them at once.
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from reblock.model.store import Flat, Scratch
+from reblock.storage.codecs.blosc_frame import HEADER_BYTES, read_header
 from reblock.storage.codecs.compiled import Part, library, memory
 
 #: Elements that are read at once: two of Blosc's largest blocks.
@@ -27,7 +27,6 @@ STEP_BYTES = 2 << 20
 
 _LEVEL, _CHECKSUM = 100, 201
 _CONTINUE, _END = 0, 2
-_HEADER, _MEMCPYED = struct.Struct("<BBBBIII"), 2
 #: Most that Blosc adds to a block: its start, and the lengths of at most 16 streams.
 _ADDED_BYTES = 4 + 4 * 16
 
@@ -152,10 +151,10 @@ def blosc(data: Flat, room: Flat | None, scratch: Scratch, settings: Blosc) -> F
     functions = library("numcodecs.blosc")
     if functions is None:
         return None
-    if room is None or room.size < data.size + _HEADER.size:
-        room = scratch("stored", data.size + _HEADER.size)
+    if room is None or room.size < data.size + HEADER_BYTES:
+        room = scratch("stored", data.size + HEADER_BYTES)
     if room.ctypes.data != data.ctypes.data:
-        return _frame(functions, data, room[: data.size + _HEADER.size], settings)
+        return _frame(functions, data, room[: data.size + HEADER_BYTES], settings)
     return _blosc_in_place(functions, data, room, scratch, settings)
 
 
@@ -175,12 +174,13 @@ def _blosc_in_place(functions: Any, data: Flat, room: Flat, scratch: Scratch, se
         return None
     # The size of a block does not depend on how many there are, if there are some.
     first = _frame(functions, data[:STEP_BYTES], scratch("group", 2 * STEP_BYTES), settings)
-    version, coder, flags, _, _, block, _ = _HEADER.unpack(first[: _HEADER.size].tobytes())
+    like = read_header(first[:HEADER_BYTES].tobytes(), first.size)
+    block = like.block_bytes
     blocks = -(-size // block)
-    added = _HEADER.size + blocks * _ADDED_BYTES
-    if flags & _MEMCPYED or 2 * block > STEP_BYTES or size + added > room.size:
+    added = HEADER_BYTES + blocks * _ADDED_BYTES
+    if like.is_raw or 2 * block > STEP_BYTES or size + added > room.size:
         return None
-    group, starts, end = STEP_BYTES // block * block, np.empty(blocks, "<u4"), _HEADER.size + 4 * blocks
+    group, starts, end = STEP_BYTES // block * block, np.empty(blocks, "<u4"), HEADER_BYTES + 4 * blocks
     # What is no whole group goes with the last one.
     behind, out = Behind(room, 2 * STEP_BYTES + added, scratch), scratch("group", 2 * STEP_BYTES + added)
     behind.add(end, 0)
@@ -188,12 +188,12 @@ def _blosc_in_place(functions: Any, data: Flat, room: Flat, scratch: Scratch, se
         stop = size if size - start < 2 * group else start + group
         made = _frame(functions, data[start:stop], out, settings)
         one, many = start // block, -(-(stop - start) // block)
-        head = _HEADER.size + 4 * many
-        starts[one : one + many] = made[_HEADER.size : head].view("<u4") + (end - head)
+        head = HEADER_BYTES + 4 * many
+        starts[one : one + many] = made[HEADER_BYTES:head].view("<u4") + (end - head)
         behind.put(made[head:], stop)
         end += made.size - head
     made = behind.end()
-    header = _HEADER.pack(version, coder, flags, settings.typesize, size, block, end)
-    made[: _HEADER.size] = np.frombuffer(header, np.uint8)
-    made[_HEADER.size : _HEADER.size + 4 * blocks] = starts.view(np.uint8)
+    header = like._replace(width=settings.typesize, nbytes=size, stored_bytes=end).pack()
+    made[:HEADER_BYTES] = np.frombuffer(header, np.uint8)
+    made[HEADER_BYTES : HEADER_BYTES + 4 * blocks] = starts.view(np.uint8)
     return made

@@ -21,8 +21,9 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
-from reblock.storage.codecs import blocks as zarr_blocks
-from reblock.storage.codecs.blocks import Blocks
+from reblock.storage.codecs import blosc_parts
+from reblock.storage.codecs.blosc_frame import HEADER_BYTES
+from reblock.storage.codecs.blosc_parts import Parts
 from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.decoders import decoder
 from reblock.storage.media.durable import make_durable
@@ -57,7 +58,7 @@ class ZarrStore(ByExtent):
     """The folder, links resolved, and what is allowed beside it; None for a new one."""
     made_of: Schema | None = field(default=None, repr=False)
     """What a new array is to be, which `commit` writes down."""
-    blocks: Blocks | None = None
+    parts: Parts | None = None
     """The parts that chunks are read in; None = whole."""
     stored_bytes: tuple[int, ...] = ()
     """Bytes of the stored chunks, where they were looked at."""
@@ -79,7 +80,7 @@ class ZarrStore(ByExtent):
     @cached_property
     def layout(self) -> Layout:
         whole = self.meta.layout.measured(self.stored_bytes)
-        return whole if self.blocks is None else self.blocks.layout(whole)
+        return whole if self.parts is None else self.parts.layout(whole)
 
     @property
     def fills(self) -> bool:
@@ -93,7 +94,7 @@ class ZarrStore(ByExtent):
     @property
     def decoder(self) -> Decoder | None:
         found = decoder(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
-        return found if self.blocks is None else self.blocks.decoder(found)
+        return found if self.parts is None else self.parts.decoder(found)
 
     @cached_property
     def folder(self) -> str:
@@ -120,8 +121,8 @@ class ZarrStore(ByExtent):
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:
         path = self._path(index)
         shard = self.meta.shard
-        if self.blocks is not None:
-            return self._extents_of_blocks(self.blocks, index, units, read)
+        if self.parts is not None:
+            return self._extents_of_parts(self.parts, index, units, read)
         if shard is None:
             return [Extent(path)] * len(units)
         if not self.layout.indexed:
@@ -144,24 +145,24 @@ class ZarrStore(ByExtent):
         first = self._path((*outer, 0))[:-1]
         return [f"{first}{index}" for index in last]
 
-    def _extents_of_blocks(
-        self, blocks: Blocks, index: Index, units: Sequence[Index], read: Read
+    def _extents_of_parts(
+        self, parts: Parts, index: Index, units: Sequence[Index], read: Read
     ) -> Sequence[Extent | None]:
         path = self._path(index)
         try:
-            data = read(Extent(path, 0, blocks.table_bytes))
-            return blocks.extents(path, data, _places(index, units, blocks.counts))
+            data = read(Extent(path, 0, parts.table_bytes))
+            return parts.extents(path, data, _places(index, units, parts.counts))
         except FileNotFoundError:
             return [None] * len(units)
         except CorruptError as error:
             if path in str(error):
                 raise
             chunk = ",".join(map(str, index))
-            where = f"{self.location}: chunk ({chunk}) in {path}, bytes 0 to {blocks.table_bytes}"
+            where = f"{self.location}: chunk ({chunk}) in {path}, bytes 0 to {parts.table_bytes}"
             raise CorruptError(f"{where}: {error}") from error
 
     def measured(self) -> Store:
-        if not self.layout.is_measurable or self.blocks is not None:
+        if not self.layout.is_measurable or self.parts is not None:
             return self
         try:
             sizes = tuple(chain.from_iterable(map(self._sizes, self.layout.objects.indices())))
@@ -185,8 +186,8 @@ class ZarrStore(ByExtent):
         stages = self.meta.chain.codec.stages if isinstance(self.meta.chain, Chain) else ()
         if [stage.name for stage in stages] != ["blosc"] or self.meta.shard or len(chunks) < max(self.layout.ndim, 1):
             return None
-        found = {zarr_blocks.find(self.layout, chunks, head) for head in self._heads()}
-        return replace(self, blocks=found.pop()) if len(found) == 1 and None not in found else None
+        found = {blosc_parts.find(self.layout, chunks, head) for head in self._heads()}
+        return replace(self, parts=found.pop()) if len(found) == 1 and None not in found else None
 
     def _heads(self) -> Iterator[bytes]:
         """How some of the chunks begin that are there."""
@@ -194,7 +195,7 @@ class ZarrStore(ByExtent):
         for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
             index = tuple(map(int, np.unravel_index(number, grid.counts)))
             try:
-                yield read_head(self._path(index), zarr_blocks.HEAD_BYTES, self.roots)[0]
+                yield read_head(self._path(index), HEADER_BYTES, self.roots)[0]
             except DiskError as error:
                 if error.errno != errno.ENOENT:
                     raise
@@ -213,8 +214,8 @@ class ZarrStore(ByExtent):
 
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
-        if self.blocks is not None and isinstance(self.meta.chain, Chain):
-            self.blocks.decode(self.meta.chain, data, extent, out)
+        if self.parts is not None and isinstance(self.meta.chain, Chain):
+            self.parts.decode(self.meta.chain, data, extent, out)
         else:
             self.meta.chain.decode(data, out, scratch)
 
