@@ -16,7 +16,6 @@ TWICE = {
     "Job",
     "Known",
     "Look",
-    "Meter",
     "Part",
     "Pass",
     "Place",

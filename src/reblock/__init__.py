@@ -1,8 +1,8 @@
-"""Repartition large N-D arrays on disk and in object stores under a hard memory budget.
+"""Repartition large N-D arrays on disk under a hard memory budget.
 
-This module is the public face and nothing else: names are looked up in `reblock.api` and `reblock.errors`
-when they are first used, so that importing the package loads neither numpy nor any storage library. Nothing
-inside the package imports it.
+This module is the public face and nothing else. Names are looked up in `reblock.api` and `reblock.errors` when
+they are first used, so importing the package loads neither numpy nor any storage library. Nothing inside the
+package imports it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import check, clean, info, open, plan, repartition, run, status, verify
+    from reblock.api import check, clean, info, open, plan, repartition, resume, run, status, verify
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         UnfinishedError,
         UsageError,
     )
-    from reblock.runs import resume
 
 __version__ = "0.1.0"
 
@@ -66,7 +65,7 @@ _API = frozenset({"check", "clean", "info", "open", "plan", "repartition", "resu
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used, and keep it."""
+    """Load a public name on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f"{__name__}.api" if name in _API else f"{__name__}.errors")

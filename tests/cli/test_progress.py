@@ -15,14 +15,14 @@ import pytest
 
 import reblock
 from reblock.cli import progress as module
-from reblock.cli.progress import _Meter, moved_bytes, progress
+from reblock.cli.progress import _Ticker, moved_bytes, progress
 
 GIB = 1 << 30
 
 
-def meter(label: str = "scan.zarr", done: int = 5 * GIB, whole: int = 12 * GIB) -> _Meter:
+def meter(label: str = "scan.zarr", done: int = 5 * GIB, whole: int = 12 * GIB) -> _Ticker:
     """One that has seen half a gibibyte per second."""
-    made = _Meter(label, whole)
+    made = _Ticker(label, whole)
     for second in range(11):
         made.tell(done - (10 - second) * GIB // 2, whole)
         made.facts(float(second))
@@ -61,11 +61,11 @@ def test_a_line_for_a_log() -> None:
 
 
 def test_the_whole_is_known_before_anything_is_done() -> None:
-    assert _Meter("y", 300 << 20).line(60, 0.0).endswith("  0%    0/300 MiB")
+    assert _Ticker("y", 300 << 20).line(60, 0.0).endswith("  0%    0/300 MiB")
 
 
 def test_what_was_finished_before_is_not_taken_for_speed() -> None:
-    made = _Meter("y", 12 * GIB)
+    made = _Ticker("y", 12 * GIB)
     made.facts(0.0)
     made.tell(6 * GIB, 12 * GIB)
     made.facts(1.0)

@@ -155,7 +155,7 @@ def test_a_report_puts_measured_beside_predicted() -> None:
     assert shown.startswith("y .zarr: done in 1.5 s\n")
     for line in (
         "missing chunks  2, taken as the fill value",
-        "resumed         4 write boxes found finished",
+        "resumed         4 write boxes already finished",
         "digest          sha256:0",
     ):
         assert f"\n  {line}\n" in shown

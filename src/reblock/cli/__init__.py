@@ -1,4 +1,4 @@
-"""The command line: words in, words out; all work is done by `reblock.api`."""
+"""The command line: parses words, calls `reblock.api`, prints the result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reblock.cli.interrupt import INTERRUPTED, listen
 
 
 def main() -> NoReturn:
-    """The command `reblock`."""
+    """Run the command `reblock`."""
     open_standard_descriptors()
-    # Numpy's linear algebra is not used; its threads would spin for a while on the cores that we need.
+    # We do not use numpy's linear algebra, whose threads would spin on the cores that we need.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         listen()
-        # Loaded here, so that signals are answered from the first moment on.
+        # Loaded after `listen`, so that signals are handled from the start.
         from reblock.cli.application import start
 
         start()

@@ -1,7 +1,7 @@
-"""The application: finds commands, and turns whatever happens into one line or one document and an exit code.
+"""The application: finds commands, and reports every outcome as one line or one document and an exit code.
 
-Every module in `reblock.cli.commands` is a command, named after the module; nothing else lists them. Exit codes:
-0 done, 1 failed, 2 a command line that cannot be parsed, 130 interrupted.
+Every module in `reblock.cli.commands` is a command, named after the module; there is no other list. Exit codes: 0
+done, 1 failed, 2 a command line that cannot be parsed, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reblock.render.columns import plain
 
 
 class Application(click.Group):
-    """The group of all commands, each loaded when it is asked for."""
+    """The group of all commands, each loaded on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(found.name.replace("_", "-") for found in iter_modules(commands.__path__))
@@ -41,7 +41,7 @@ class Application(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A command by its name, or what may have been meant."""
+        """Find a command by its name; an unknown name raises an error with a suggestion."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
             meant = for_command(name, known)
@@ -56,7 +56,7 @@ class Application(click.Group):
         standalone_mode: bool = True,  # noqa: FBT002 - click's signature
         **extra: Any,
     ) -> Any:
-        """Run a command line; ends with SystemExit unless `standalone_mode` is off, which gives the exit code back."""
+        """Run a command line; raises SystemExit, or returns the exit code if `standalone_mode` is off."""
         words = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(words, prog_name or "reblock", complete_var, standalone_mode=False, **extra) or 0
@@ -70,23 +70,23 @@ class Application(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            # Click would print an empty line of its own.
+            # Click would print an empty line.
             raise click.Abort(*error.args) from error
         except EOFError as error:
-            # Click would take it for Ctrl-D.
+            # Click would treat it as Ctrl-D.
             raise RuntimeError(repr(error)) from error
         except OSError as error:
             raise DiskError.wrap(error, doing="the system failed on") from error
 
 
 def _wants_json(words: Sequence[str]) -> bool:
-    """Whether the answer shall be a document, also to a command line that cannot be parsed."""
+    """Whether the output is to be a document, even if the command line cannot be parsed."""
     options = words[: words.index("--")] if "--" in words else words
     return "--json" in options
 
 
 def _tell(error: Exception, *, as_json: bool) -> int:
-    """Say what went wrong; the exit code."""
+    """Report an error; returns the exit code."""
     failure = Failure.of(error)
     if os.environ.get(DEBUG) == "1":
         say("".join(traceback.format_exception(error)).rstrip())
@@ -101,13 +101,13 @@ def _tell(error: Exception, *, as_json: bool) -> int:
 
 
 def _show_version(context: click.Context) -> NoReturn:
-    """The version, and whether the engine is the compiled one."""
+    """Print the version, and whether the engine is compiled."""
     from importlib.metadata import version
 
     from reblock.api.machine import engine_name
 
     name = engine_name()
-    why = "" if name == "compiled" else " (slower; there was no C compiler where it was installed)"
+    why = "" if name == "compiled" else " (slower; there was no C compiler when it was installed)"
     emit(f"reblock {version('reblock')}\nengine: {name}{why}")
     context.exit()
 
@@ -132,7 +132,7 @@ def _show_version(context: click.Context) -> NoReturn:
     is_eager=True,
     expose_value=False,
     callback=lambda context, _option, value: _show_version(context) if value else None,
-    help="Show the version, and what the engine is made of here.",
+    help="Show the version, and whether the engine is compiled.",
 )
 @click.pass_context
 def application(ctx: click.Context) -> None:
@@ -147,11 +147,11 @@ def application(ctx: click.Context) -> None:
 def start() -> NoReturn:
     """Run the command line of this process."""
     if not sys.warnoptions:
-        # What libraries have to say to programmers is no message to the people who run us.
+        # Warnings of libraries address programmers, not users of the command.
         warnings.simplefilter("ignore")
     try:
         application.main()
     finally:
-        # All is said and done; a late signal must not change the exit code.
+        # The output is complete; a late signal must not change the exit code.
         ignore()
     raise SystemExit(0)

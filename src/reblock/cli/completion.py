@@ -1,4 +1,4 @@
-"""Completion: what a shell offers for a word that is begun: files, formats, strategies and other values."""
+"""Completion: the words that a shell offers: files, formats, strategies and other values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import click
 from click.shell_completion import CompletionItem
 
-#: Offers what a word may become.
+#: Returns the completions of a word.
 Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 _CODECS = ("none", "zstd:3", "gzip:4", "lzf", "shuffle+gzip:4", "blosc:zstd:5", "blosc:lz4:5:shuffle", "crc32c")
 
 
 def files(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Files and folders; the shell knows them."""
+    """Files and folders; the shell lists them."""
     return [CompletionItem(begun, type="file")]
 
 
@@ -24,7 +24,7 @@ def folders(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 
 def words(*choice: str, more: Callable[[], Sequence[str]] | None = None) -> Offer:
-    """Values by name, some of which are only found when they are asked for."""
+    """Fixed values, and those that `more` finds when completion runs."""
 
     def offer(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         every = (*choice, *(more() if more else ()))
@@ -34,7 +34,7 @@ def words(*choice: str, more: Callable[[], Sequence[str]] | None = None) -> Offe
 
 
 def devices(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Devices by name, or files that describe one: a shell takes either words or files."""
+    """Devices by name, or files if no name matches: a shell accepts either words or files."""
     from reblock.cost import PRESETS
 
     return words(*PRESETS)(context, parameter, begun) or files(context, parameter, begun)

@@ -1,4 +1,4 @@
-"""Failure: what went wrong, in the terms of the command line: one line or one document, and an exit code."""
+"""Failure: an error as one line or one document, with an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKEN = 1
 
 
 class CommandLine:
-    """Speaks the language of the command line."""
+    """Spells options and commands for the command line."""
 
     def option(self, name: str, value: Any) -> str:
         """An option as it is typed."""
@@ -37,7 +37,7 @@ class CommandLine:
         return f"`{' '.join(['reblock', name, *arguments])}`"
 
 
-class Failed(Exception):  # noqa: N818 - it says what failed, and is caught at once
+class Failed(Exception):  # noqa: N818 - a wrapper that is caught at once
     """An error with an exit code of its own."""
 
     def __init__(self, error: Exception, code: int) -> None:
@@ -47,7 +47,7 @@ class Failed(Exception):  # noqa: N818 - it says what failed, and is caught at o
 
 @contextmanager
 def exits_with(code: int) -> Iterator[None]:
-    """What fails here ends the command with this exit code."""
+    """Give errors raised inside this exit code."""
     try:
         yield
     except OSError as error:
@@ -58,20 +58,20 @@ def exits_with(code: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong."""
+    """An error as the command line reports it."""
 
     type: str
-    """Name of the kind of error."""
+    """Class of the error."""
     message: str
     """One line."""
     code: int = BROKEN
     """Exit code."""
     needs_memory_bytes: int | None = None
-    """Smallest memory budget that would do, where that is what failed."""
+    """Smallest memory budget that works, if the budget was too small."""
 
     @classmethod
     def of(cls, error: Exception, code: int = BROKEN) -> Failure:
-        """An error in words."""
+        """Describe an exception."""
         kind = type(error).__name__
         if isinstance(error, Failed):
             return cls.of(error.error, error.code)
@@ -94,7 +94,7 @@ class Failure:
         if isinstance(error, click.ClickException):
             return cls("CommandLineError", plain(error.format_message()), error.exit_code)
         if isinstance(error, MemoryError):
-            return cls(kind, "the machine has no memory left: give less with --memory", code)
+            return cls(kind, "the machine is out of memory: give a smaller --memory", code)
         what = plain(f"{kind}: {error}" if str(error) else kind)
         return cls("InternalError", f"internal error: {what}; please report it ({DEBUG}=1 shows where)")
 

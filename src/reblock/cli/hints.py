@@ -1,6 +1,6 @@
-"""Hints: what somebody may have meant who typed a command or an option that does not exist.
+"""Hints: suggestions for a command or an option that does not exist.
 
-By spelling where a name is near, and by meaning where it is what other programs call the same thing.
+A suggestion has a similar spelling, or is our name for what other programs call by the typed name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 import click
 
-#: Commands by what others call them.
+#: Our command for each name that other programs use.
 COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("convert", "rechunk", "repartition", "copy", "cp", "transform", "write", "split", "merge"), "run"),
     **dict.fromkeys(("nccopy", "h5repack", "transpose", "crop", "extract", "reblock", "start", "execute"), "run"),
@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("benchmark", "calibrate", "race"), "bench"),
     **dict.fromkeys(("autocomplete", "complete", "shell"), "completion"),
 }
-#: Options by what others call them.
+#: Our option for each name that other programs use.
 OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--compressor", "--compression", "--compress", "--filter", "--filters", "--deflate"), "--codec"),
     **dict.fromkeys(("--compressors", "--codecs", "--gzip", "--zstd", "--level"), "--codec"),
@@ -49,22 +49,22 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--missing", "--fill"), "--on-missing"),
     **dict.fromkeys(("--engine", "--library", "--independent"), "--reader"),
 }
-#: What is an argument here and an option elsewhere.
+#: Options of other programs that are arguments here.
 ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("--output", "--out", "-o", "--target", "--dst", "--destination"), "DST, the second argument"),
     **dict.fromkeys(("--input", "--in", "-i", "--source", "--src"), "SRC, the first argument"),
 }
-#: How near a name must be.
+#: How similar a name must be.
 _NEAR = 0.6
 
 
 def for_command(typed: str, known: Collection[str]) -> str | None:
-    """The command that was meant."""
+    """The command that was probably meant."""
     return _meant(typed.lower(), known, COMMANDS)
 
 
 def for_option(typed: str, command: click.Command) -> str | None:
-    """The option or argument that was meant."""
+    """The option or argument that was probably meant."""
     known = [name for one in command.params if isinstance(one, click.Option) and not one.hidden for name in one.opts]
     arguments = any(isinstance(one, click.Argument) for one in command.params)
     name = typed.partition("=")[0].lower()
@@ -74,7 +74,7 @@ def for_option(typed: str, command: click.Command) -> str | None:
 
 
 def _meant(typed: str, known: Collection[str], others: Mapping[str, str]) -> str | None:
-    """By meaning, by spelling, and by the spelling of what others say."""
+    """Search by meaning, by spelling, and by the spelling of other programs' names."""
     if others.get(typed) in known:
         return others[typed]
     from difflib import get_close_matches

@@ -1,13 +1,12 @@
-"""Signals that end the command in good order: Ctrl-C, SIGTERM (`timeout`, SLURM) and SIGHUP (logout).
+"""Signals that end the command cleanly: Ctrl-C, SIGTERM (`timeout`, SLURM) and SIGHUP (logout).
 
-Most of a command's work can be left at any point, so they raise KeyboardInterrupt. But an exception in the middle of
-one of Python's own locks leaves it locked, and the program hangs. So while work with threads goes on, they only set a
-flag that the work asks for, and what is in flight is finished.
+Most of a command's work can stop at any point, so signals raise KeyboardInterrupt. But an exception inside one of
+Python's own locks leaves it locked, and the program hangs. So while threads work, signals only set a flag that the
+threads check, and boxes in flight are finished.
 
-A second Ctrl-C ends the process as it is, which costs no more than a power loss would. The others often come twice
-(`timeout` sends its signal to the process and to its group), so only the first one of them counts. A signal that was
-ignored when the process began (`nohup`, a job in the background) stays ignored, and so does one that somebody else
-handles.
+A second Ctrl-C ends the process at once, which costs no more than a power loss. The other signals often come twice
+(`timeout` sends its signal to the process and to its group), so only the first of them counts. A signal that was
+ignored when the process began (`nohup`, a background job) stays ignored. A signal with a foreign handler keeps it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from types import FrameType
 _FIRST = "reblock: finishing what is in flight ({})\n"
 _CTRL_C = "Ctrl-C once more stops at once"
 _SECOND = b"reblock: stopped at once\n"
-#: Where a line of progress may be, which is written again below the message.
+#: Clears the progress line, which is redrawn below the message.
 _CLEAR_LINE = b"\r\x1b[K"
 #: Exit code of a command that was interrupted.
 INTERRUPTED = 130
@@ -30,7 +29,7 @@ _NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 class _Listener:
-    """What is done about signals: the first is an exception, or sets a flag."""
+    """A signal handler: the first signal raises an exception, or sets a flag."""
 
     def __init__(self, *, flag: bool, quiet: bool = False) -> None:
         self.heard = False
@@ -51,19 +50,19 @@ class _Listener:
             _write(_FIRST.format(_CTRL_C if self._pressed else signal.Signals(number).name).encode())
 
     def learn(self, other: _Listener) -> None:
-        """What another one was told meanwhile counts here too: the same signal once more is not a first one."""
+        """Take over the signals that another listener has received, so that the next one is not the first."""
         self.heard |= other.heard
         self._pressed = max(self._pressed, other._pressed)
 
 
 def _write(message: bytes) -> None:
-    # A terminal that is gone is why SIGHUP comes.
+    # After SIGHUP the terminal may be gone.
     with suppress(OSError):
         os.write(2, (_CLEAR_LINE if os.isatty(2) else b"") + message)
 
 
 def _listen(listener: _Listener) -> dict[int, object]:
-    """Have a listener told of signals, but for those that are ignored or somebody else's; who was told before."""
+    """Install a listener, except for signals that are ignored or have a foreign handler; returns the old handlers."""
     before: dict[int, object] = {}
     if current_thread() is main_thread():
         for number in _NUMBERS:
@@ -75,19 +74,19 @@ def _listen(listener: _Listener) -> dict[int, object]:
 
 
 def listen() -> None:
-    """From now on, signals that end this process raise KeyboardInterrupt first."""
+    """From now on, the first signal raises KeyboardInterrupt."""
     _listen(_Listener(flag=False))
 
 
 def ignore() -> None:
-    """From now on no such signal matters."""
+    """From now on, ignore these signals."""
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def stoppable(*, quiet: bool = False) -> Iterator[Callable[[], bool]]:
-    """Something to ask whether such a signal has come, while it does nothing else."""
+    """Inside, signals only set a flag; yields a function that tells whether one has come."""
     listener = _Listener(flag=True, quiet=quiet)
     before = _listen(listener)
     try:

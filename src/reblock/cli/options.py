@@ -1,6 +1,6 @@
-"""Options that several commands share; their names are those of the arguments of `reblock.api`.
+"""Options that several commands share; they are named after the arguments of `reblock.api`.
 
-All values are text here: what they mean, and whether that is possible, is decided by `reblock.api`.
+All values are text here. `reblock.api` parses and checks them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 from reblock.cli import completion
 from reblock.errors import UsageError
 
-#: Options that are not spelled like the argument that they give.
+#: Options that are spelled differently from their argument.
 _SPELLED = {
     "from_format": "--from",
     "format": "--from",
@@ -25,7 +25,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _together(decorators: Sequence[Decorator]) -> Decorator:
-    """Several options as one decorator, shown in the order they are listed."""
+    """Several options as one decorator, in the listed order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -41,27 +41,27 @@ from_format = click.option(
     "from_format",
     shell_complete=completion.formats,
     metavar="FORMAT",
-    help="Format of SRC, if its content does not tell.",
+    help="Format of SRC, if it cannot be detected.",
 )
 allow_external = click.option(
     "--allow-external",
     shell_complete=completion.folders,
     metavar="DIR",
     multiple=True,
-    help="Folder that links in SRC, and names of other files in it, may lead to; may be given several times.",
+    help="Folder to which links and file names in SRC may lead; can be repeated.",
 )
 to_format = click.option(
     "--to",
     "to_format",
     shell_complete=completion.formats,
     metavar="FORMAT",
-    help="Format of DST, if its name does not tell.",
+    help="Format of DST, if its name does not determine it.",
 )
 
 
 def memory_of(default: str) -> Decorator:
     """The memory budget of a command."""
-    words = "Memory budget, such as 512MiB, 4GB, bytes, or 50% of the machine's."
+    words = "Memory budget: 512MiB, 4GB, a number of bytes, or 50% of the machine's memory."
     return click.option("--memory", metavar="SIZE", help=f"{words}  [default: {default}]")
 
 
@@ -70,7 +70,7 @@ transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axe
 region = click.option(
     "--region",
     metavar="RANGES",
-    help="Part of SRC to take, such as 10:200,:,5:90; the axes left out are whole; by name: time=0:10.",
+    help="Part of SRC to take, such as 10:200,:,5:90; omitted axes are taken whole; by name: time=0:10.",
 )
 
 target = _together(
@@ -78,8 +78,8 @@ target = _together(
         click.option(
             "--chunks",
             metavar="LENGTHS",
-            help="Chunk of DST per axis, such as 64,64,-1: -1 or full = the whole axis, 3+3+4 = every length, auto = "
-            "chosen; 64 = the same for all; by name: time=-1,lat=32.  [default: SRC's chunks]",
+            help="Chunk of DST per axis, such as 64,64,-1: -1 or full = the whole axis, 3+3+4 = all lengths, auto = "
+            "chosen for you; 64 = the same for every axis; by name: time=-1,lat=32.  [default: SRC's chunks]",
         ),
         click.option("--shards", metavar="LENGTHS", help="Shard of DST per axis; --chunks are then the chunks inside."),
         transpose,
@@ -93,9 +93,9 @@ target = _together(
         click.option(
             "--checksum",
             is_flag=True,
-            help="End DST's codec in a checksum of each chunk: crc32c in zarr, fletcher32 in hdf5.",
+            help="Append a checksum of each chunk to DST's codec: crc32c in zarr, fletcher32 in hdf5.",
         ),
-        click.option("--dtype", metavar="DTYPE", help="Type of an element, such as f4 or >u2.  [default: SRC's]"),
+        click.option("--dtype", metavar="DTYPE", help="Element type, such as f4 or >u2.  [default: SRC's]"),
         from_format,
         allow_external,
         to_format,
@@ -103,7 +103,7 @@ target = _together(
             "--on-missing",
             shell_complete=completion.words("fill", "error"),
             metavar="fill|error",
-            help="Chunks that SRC does not store: take its fill value, or fail.  [default: fill]",
+            help="What to do about chunks that SRC does not store: use its fill value, or fail.  [default: fill]",
         ),
     ]
 )
@@ -115,7 +115,7 @@ planning = _together(
             "--strategy",
             shell_complete=completion.strategies,
             metavar="NAME",
-            help="Take this strategy's plan.  [default: auto, the best of all]",
+            help="Use this strategy's plan.  [default: auto, the best of all]",
         ),
         click.option(
             "--objective",
@@ -141,14 +141,14 @@ planning = _together(
             metavar="NAME|FILE",
             help="Storage of scratch.  [default: as DST's]",
         ),
-        click.option("--scratch-limit", metavar="SIZE", help="Most bytes of scratch.  [default: no limit]"),
+        click.option("--scratch-limit", metavar="SIZE", help="Largest size of scratch.  [default: no limit]"),
         click.option(
             "--scratch-objects",
             metavar="COUNT",
             callback=lambda _context, _option, value: (
                 None if value is None else _whole_number("--scratch-objects", value)
             ),
-            help="Most chunks of scratch.  [default: no limit]",
+            help="Largest number of chunks in scratch.  [default: no limit]",
         ),
     ]
 )
@@ -161,10 +161,10 @@ def _whole_number(option: str, value: str) -> int:
 
 
 def spell(name: str) -> str:
-    """How the option is typed that gives an argument of `reblock.api`."""
+    """The option for an argument of `reblock.api`."""
     return _SPELLED.get(name, "--" + name.replace("_", "-"))
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Options that were given; defaults are the api's business."""
+    """The options that were given; `reblock.api` has the defaults."""
     return {name: value for name, value in options.items() if value is not None}

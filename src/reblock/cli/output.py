@@ -1,4 +1,4 @@
-"""Output: the result on stdout, messages on stderr, and nothing that a closed pipe could break."""
+"""Output: results on stdout, messages on stderr; a closed pipe breaks nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def emit(result: str | Mapping[str, Any]) -> None:
         _write(sys.stdout, text)
     except OSError as error:
         _silence(sys.stdout)
-        # Whoever reads has seen enough; the work itself is done.
+        # The reader has closed the pipe; the work itself is done.
         if not isinstance(error, BrokenPipeError):
             raise DiskError.wrap(error, doing="writing the result to", path="stdout") from error
 
@@ -29,12 +29,12 @@ def say(message: str) -> None:
     try:
         _write(sys.stderr, message)
     except OSError:
-        # There is nobody left to tell.
+        # Nobody can read the message.
         _silence(sys.stderr)
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """One JSON document; numbers that JSON does not have become text."""
+    """One JSON document; numbers that JSON lacks become text."""
     return json.dumps(_finite(document), indent=2, allow_nan=False, default=str)
 
 
@@ -60,7 +60,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Send what is left in a stream's buffer nowhere, or Python complains about it at exit."""
+    """Discard the rest of a stream's buffer, about which Python would complain at exit."""
     if stream is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""Progress: one line on stderr that a terminal shows again and again, or a line every ten seconds in a log.
+"""Progress: one line on stderr that a terminal redraws, or a line every ten seconds in a log.
 
-The work itself only puts two numbers into a place where a thread of ours finds them, so that it costs the same for a
-million chunks as for one. The line is never longer than the terminal is wide: what does not fit is left out.
+The run only stores two numbers, and a thread of ours shows them, so progress costs the same for a million chunks as for
+one. The line is never longer than the terminal is wide: parts that do not fit are omitted.
 """
 
 from __future__ import annotations
@@ -22,70 +22,70 @@ from reblock.units import format_seconds, format_size
 if TYPE_CHECKING:
     from reblock.model import Cost
 
-#: Told the bytes read and written so far, and all there will be; from any thread.
+#: Called with the bytes read and written so far and with their total, from any thread.
 Tell = Callable[[int, int], None]
 
-#: How often a terminal is written to, and how often anything else.
+#: Seconds between two lines on a terminal and in a log.
 _DRAW_SECONDS, LOG_SECONDS = 0.1, 10.0
-#: The rate is that of so many seconds; none is shown before the first of them.
+#: Seconds over which the rate is computed, and seconds before the first rate is shown.
 _WINDOW_SECONDS, _FIRST_SECONDS = 20.0, 1.0
-#: Columns of a terminal that does not tell, of one that has room for nothing, of the bar at the least and at the most,
-#: and of the label at the most.
+#: Columns: of a terminal whose width is unknown, of one that is too narrow, of the shortest and of the longest bar, and
+#: of the longest label.
 _COLUMNS, _NARROW, _SHORT, _LONG, _LABEL = 80, 12, 8, 40, 30
 
 
 def moved_bytes(cost: Cost) -> int:
-    """All that a plan reads and writes."""
+    """The bytes that a plan reads and writes."""
     return cost.bytes_read + cost.bytes_written
 
 
 @contextmanager
 def progress(label: str, whole: int, *, quiet: bool = False) -> Iterator[Tell | None]:
-    """A function to tell progress to, while it is shown; None where nobody wants to see it.
+    """Show progress; yields a function to report it to, or None if nothing is to be shown.
 
-    `whole` is what there will be, known before the first word comes.
+    `whole` is the total, known from the start.
     """
     if quiet or sys.stderr is None or sys.stderr.closed:
         yield None
         return
-    meter = _Meter(plain(label), whole)
+    ticker = _Ticker(plain(label), whole)
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     over = Event()
-    thread = Thread(target=_draw if terminal else _log, args=(meter, over), name="reblock-progress", daemon=True)
+    thread = Thread(target=_draw if terminal else _log, args=(ticker, over), name="reblock-progress", daemon=True)
     thread.start()
     try:
-        yield meter.tell
+        yield ticker.tell
     finally:
         over.set()
         thread.join()
 
 
-class _Meter:
-    """What is known, and how to say it."""
+class _Ticker:
+    """The latest numbers, and their text."""
 
     def __init__(self, label: str, whole: int) -> None:
         self._label = label
         self._now: tuple[int, int] = (0, whole)
-        # What is found finished at the start was not done by this run, and says nothing of its rate.
+        # Boxes that were finished before the run say nothing about its rate.
         self._told = False
         self._seen: deque[tuple[float, int]] = deque()
 
     def tell(self, done: int, whole: int) -> None:
-        """Note how far it is; numbers of threads that overtake each other differ by little, and the largest stays."""
+        """Store the latest numbers; threads may report out of order, so the largest number counts."""
         before, of = self._now
         if done > before or whole != of:
             self._now = (done, whole)
         self._told = True
 
     def facts(self, now: float) -> tuple[str, str, str, str]:
-        """Percent, bytes, rate and time left; the last two are empty while nobody knows."""
+        """Percent, bytes, rate and time left; the last two are empty while they are unknown."""
         done, whole = self._now
         rate, whole = self._rate(now, done), max(whole, 1)
         amount, unit = format_size(whole).split()
         scale = whole / float(amount)
         digits = len(amount.partition(".")[2])
         return (
-            # Rounded down: 100 % is all of it. Padded, so that the line keeps still.
+            # Rounded down, so that 100 % means everything; padded, so that the line does not jump.
             f"{min(100 * done // whole, 100):3}%",
             f"{done / scale:{len(amount)}.{digits}f}/{amount} {unit}",
             f"{format_size(rate)}/s" if rate else "",
@@ -93,7 +93,7 @@ class _Meter:
         )
 
     def _rate(self, now: float, done: int) -> float:
-        """Bytes per second of late; 0 while nobody knows."""
+        """Recent bytes per second; 0 while unknown."""
         if not self._told:
             return 0.0
         if self._seen and done < self._seen[-1][1]:
@@ -106,9 +106,9 @@ class _Meter:
         return (done - first) / (now - began) if now >= began + _FIRST_SECONDS else 0.0
 
     def line(self, columns: int, now: float) -> str:
-        """All of it in less than so many columns, the most important first."""
+        """The line for a terminal of this width; the most important parts come first."""
         percent, size, rate, left = self.facts(now)
-        # Terminals write ^C behind it.
+        # Leave room for the ^C that terminals append.
         most = columns - 3 if columns > _NARROW else max(columns - 1, 1)
         label, room = _clipped(self._label, _LABEL), most - len(percent)
         shown = {"percent": percent}
@@ -126,18 +126,18 @@ class _Meter:
         return "  ".join(shown[name] for name in order if name in shown)[:most]
 
     def sentence(self, now: float) -> str:
-        """All of it for a log."""
+        """The line for a log."""
         percent, size, rate, left = self.facts(now)
         amount = size.strip().replace("/", " of ")
         words = [percent.strip(), f"{amount} read and written", rate, f"{left} left" if left else ""]
         return f"reblock: {self._label}: {', '.join(word for word in words if word)}"
 
 
-def _draw(meter: _Meter, over: Event) -> None:
-    """Show a line on a terminal until it is over, and leave nothing of it."""
+def _draw(ticker: _Ticker, over: Event) -> None:
+    """Redraw the line on a terminal until the work is over, then clear it."""
     shown = ""
     while not over.is_set():
-        line = meter.line(_columns(), monotonic())
+        line = ticker.line(_columns(), monotonic())
         if line != shown and not _write(f"\r{line}\x1b[K"):
             return
         shown = line
@@ -145,15 +145,15 @@ def _draw(meter: _Meter, over: Event) -> None:
     _write("\r\x1b[K")
 
 
-def _log(meter: _Meter, over: Event) -> None:
-    """Write a line every now and then until it is over."""
+def _log(ticker: _Ticker, over: Event) -> None:
+    """Write a line to a log at intervals until the work is over."""
     while not over.wait(LOG_SECONDS):
-        if not _write(f"{meter.sentence(monotonic())}\n"):
+        if not _write(f"{ticker.sentence(monotonic())}\n"):
             return
 
 
 def _write(text: str) -> bool:
-    """Whether somebody is there to be told: a terminal may go away."""
+    """Write to stderr; False if it is gone, as a closed terminal is."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -170,7 +170,7 @@ def _columns() -> int:
 
 
 def _clock(seconds: float) -> str:
-    """A time that changes every second in its last digit; long ones in words."""
+    """A duration as H:MM:SS; beyond a day in words."""
     whole = round(seconds)
     if whole >= 86400:
         return format_seconds(whole)
@@ -186,7 +186,7 @@ def _width(text: str) -> int:
 
 
 def _clipped(label: str, columns: int) -> str:
-    """The end of a label, as the stream can write it, in at most so many columns."""
+    """The end of a label, in the stream's encoding, in at most `columns` columns."""
     encoding = getattr(sys.stderr, "encoding", None) or "ascii"
     label = label.encode(encoding, "backslashreplace").decode(encoding)
     if _width(label) <= columns:

@@ -1,1 +1,1 @@
-"""Words and pictures of plans and reports."""
+"""Text for plans, costs, reports and tables."""

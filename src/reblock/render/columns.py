@@ -1,4 +1,4 @@
-"""Columns: plain text in aligned columns, no wider than a page, without a character that could move a cursor."""
+"""Columns: plain text in aligned columns of limited width, free of control characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 100
 
 
 def plain(text: str) -> str:
-    """The text on one line, with control characters and lone surrogates written out."""
+    """The text on one line, with control characters and lone surrogates escaped."""
     if text.isprintable():
         return text
     one_line = " ".join(text.split("\n"))
@@ -23,7 +23,7 @@ def clip(text: str, width: int) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> list[str]:
-    """Labels and their values, one below the other; long values go on below themselves."""
+    """Labels and their values, one pair per line; long values wrap in their own column."""
     label_width = max((len(label) for label, _ in pairs), default=0) + 2
     lines: list[str] = []
     for label, value in pairs:
@@ -35,7 +35,7 @@ def fields(pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> list[str]:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1, indent: int = 2) -> list[str]:
-    """Rows below their header; the first `words` columns are words, the rest are numbers and end together."""
+    """Rows below their header; the first `words` columns are left-aligned, the rest right-aligned."""
     cells = [list(header), *([plain(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []

@@ -13,22 +13,22 @@ from reblock.model import Device
 from reblock.render.columns import fields, table
 from reblock.units import format_count, format_seconds, format_size
 
-#: How a value is shown in text; CSV and JSON have it as it is.
-Way = Callable[[Any], str]
+#: Formats a value for text; CSV and JSON contain the value itself.
+Show = Callable[[Any], str]
 
 
 def shape(value: Sequence[int]) -> str:
-    """Lengths per axis; a cube is short."""
+    """The length of each axis; a cube is abbreviated."""
     return f"{value[0]}³" if len(value) == 3 and len(set(value)) == 1 else chunk_text(tuple(value))
 
 
 def gigabytes(value: float) -> str:
-    """Bytes in decimal gigabytes, as the papers give budgets."""
+    """Bytes in decimal gigabytes, as in the papers' budgets."""
     return f"{value / 1e9:.3f}"
 
 
 def number(value: float) -> str:
-    """A ratio, or an amount in a unit that the header names."""
+    """A ratio, or an amount in the unit of the header."""
     return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
 
 
@@ -38,7 +38,7 @@ def whole(value: float) -> str:
 
 
 def yes_no(value: bool) -> str:  # noqa: FBT001 - the value of a cell
-    """A check."""
+    """The result of a check."""
     return "yes" if value else "NO"
 
 
@@ -50,16 +50,16 @@ class Column:
     """Its name in JSON and CSV."""
     label: str
     """Its name in text."""
-    way: Way = str
-    """How its values are shown in text."""
+    show: Show = str
+    """Formats its values for text."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of values; None stands for what there is not."""
+    """Rows of values; None is an empty cell."""
 
     name: str
-    """Short name: of the CSV file, and in JSON."""
+    """Short name, for the CSV file and JSON."""
     title: str
     """What it shows, in one line."""
     columns: tuple[Column, ...]
@@ -67,9 +67,9 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     """Its rows, one value per column."""
     notes: tuple[str, ...] = ()
-    """What must be known to read it."""
+    """Remarks below the table."""
     failures: int = 0
-    """Checks in it that did not hold."""
+    """Number of failed checks in the table."""
 
     def to_json(self) -> dict[str, Any]:
         keys = [column.key for column in self.columns]
@@ -82,7 +82,7 @@ class Table:
         }
 
     def to_csv(self) -> str:
-        """A header line and a line per row."""
+        """A header line and one line per row."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([column.key for column in self.columns])
@@ -91,9 +91,9 @@ class Table:
         return stream.getvalue()
 
     def to_text(self) -> str:
-        """Aligned columns below the title, notes below them."""
+        """The title, aligned columns, and the notes."""
         rows = [
-            ["—" if value is None else column.way(value) for column, value in zip(self.columns, row, strict=True)]
+            ["—" if value is None else column.show(value) for column, value in zip(self.columns, row, strict=True)]
             for row in self.rows
         ]
         lines = [self.title, *table([column.label for column in self.columns], rows)]
@@ -101,7 +101,7 @@ class Table:
 
 
 def device(measured: Device) -> str:
-    """What was measured of a device, for people."""
+    """The measurements of a device as text."""
     rates = measured.decode_bytes_per_second, measured.encode_bytes_per_second
     pairs = [
         ("read", f"{format_size(measured.read_bytes_per_second)}/s"),

@@ -20,12 +20,12 @@ from reblock.planner import Decision
 from reblock.render.columns import WIDTH, clip, fields, plain, table
 from reblock.units import format_count, format_seconds, format_size
 
-#: Attributes that `info` shows one by one.
+#: The most attributes that `info` lists.
 MANY_ATTRIBUTES = 20
 
 
 def explain(decision: Decision, *, notes: Sequence[str] = (), everything: bool = False) -> str:
-    """The chosen plan, its cost, the alternatives and why not; `everything` shows the passes of these too."""
+    """The chosen plan, its cost, and the rejected alternatives; `everything` also shows the passes of these."""
     problem = decision.problem
     lines = [
         headline(decision),
@@ -56,7 +56,7 @@ def brief(decision: Decision) -> str:
 
 
 def report(report: Report, decision: Decision) -> str:
-    """What a run took, beside what the plan said it would."""
+    """The measured cost of a run beside the predicted cost."""
     where = f"{plain(report.target)}: " if report.target else ""
     pairs = [
         ("strategy", f"{report.plan.strategy}, {_plural(len(report.plan.passes), 'pass', 'passes')}"),
@@ -65,11 +65,11 @@ def report(report: Report, decision: Decision) -> str:
         ("memory budget", format_size(decision.problem.memory_bytes)),
     ]
     if report.resumed_boxes:
-        pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} found finished"))
+        pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} already finished"))
     if report.digest:
         pairs.append(("digest", report.digest))
     if not report.write_boxes and report.resumed_boxes:
-        # All was there: there is no cost to compare.
+        # The run found everything finished, so there is no cost to compare.
         return "\n".join([f"{where}done, nothing was left to do", *fields(pairs), *_note_lines(report.notes)])
     pairs.append(("time went to", _times_text(report.times)))
     lines = [f"{where}done in {format_seconds(report.elapsed_seconds)}", *fields(pairs), "", "cost"]
@@ -80,13 +80,13 @@ def report(report: Report, decision: Decision) -> str:
 
 
 def _times_text(times: Times) -> str:
-    """Where the time went, the most first; what took none is left out."""
+    """Where the time went, longest first; negligible times are omitted."""
     spent = sorted(times.to_json().items(), key=lambda pair: -pair[1])
     return ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent if seconds >= 0.0005) or "nothing"
 
 
 def info(described: Mapping[str, Any], location: str) -> str:
-    """Layout and metadata of a stored array, from what `reblock.info` says."""
+    """Layout and metadata of a stored array, from the result of `reblock.info`."""
     shape, chunks = described["shape"], described["chunks"]
     cuts = [tuple(cut) if isinstance(cut, list) else cut for cut in chunks]
     axes, dtype = described["axes"], np.dtype(described["dtype"])
@@ -117,7 +117,7 @@ def info(described: Mapping[str, Any], location: str) -> str:
 
 
 def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
-    """Whether two arrays hold the same elements, and where not, from what `reblock.verify` says."""
+    """Whether two arrays hold the same elements, and the first differences, from the result of `reblock.verify`."""
     if found["equal"]:
         lines = [f"equal: {source} and {target} hold the same elements"]
     else:
@@ -133,7 +133,7 @@ def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
 
 
 def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
-    """How far an unfinished run is, from what `reblock.status` says."""
+    """The state of an unfinished run, from the result of `reblock.status`."""
     if found is None:
         return plain(f"{target}: complete, there is no unfinished run")
     boxes = f"{format_count(found['finished_boxes'])} of {_plural(found['boxes'], 'write box', 'write boxes')}"
@@ -151,12 +151,12 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         pairs.append(("scratch", found["scratch"]))
     if not found["running"]:
         leftovers = "only leftovers: " if found["state"] == "complete" else ""
-        pairs.append(("to do", f"{leftovers}`reblock resume {target}` goes on, `reblock clean {target}` removes it"))
+        pairs.append(("to do", f"{leftovers}`reblock resume {target}` resumes it, `reblock clean {target}` removes it"))
     return "\n".join([plain(found["target"]), *fields([(name, plain(text)) for name, text in pairs])])
 
 
 def _words(options: Mapping[str, Any]) -> Iterator[str]:
-    """Options as the command line takes them; a device that is described goes by its name."""
+    """Options in the notation of the command line; a device given by its figures is shown by name."""
     for name, value in options.items():
         option = "--" + name.removesuffix("_format").replace("_", "-")
         if isinstance(value, bool):
@@ -167,7 +167,7 @@ def _words(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def removed(target: str, paths: Sequence[str]) -> str:
-    """What `reblock.clean` has removed."""
+    """The paths that `reblock.clean` has removed."""
     if not paths:
         return plain(f"{target}: no unfinished run, nothing was removed")
     return "\n".join([plain(f"{target}: removed"), *(f"  {plain(path)}" for path in paths)])
@@ -221,7 +221,7 @@ def layout_text(layout: Layout) -> str:
 
 
 def grid_text(grid: Grid) -> str:
-    """A grid's chunks as they are typed; axes with many different lengths only by number and largest."""
+    """A grid's chunks in the notation of the command line; irregular long axes as count and largest block."""
     return ",".join(map(_axis_text, grid.axes)) or "()"
 
 
@@ -236,7 +236,7 @@ def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], title: str) -> list[str]:
     depth = f"{_plural(plan.depth, 'unit')} in flight"
     lines = [f"{title}: {plain(plan.strategy)}, {_plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
     if plan.interleaved:
-        lines[0] += ", passes take turns task by task"
+        lines[0] += ", passes alternate task by task"
     if len(plan.passes) == 1:
         return [*lines, *_pass_lines(plan.passes[0], sweeps[0], indent=2)]
     ends = ["source", *(f"scratch of {layout_text(layout)}" for layout in plan.scratch), "target"]
@@ -294,7 +294,7 @@ def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
 
 
 def headline(decision: Decision) -> str:
-    """The chosen plan in one line, or two where its numbers are very long."""
+    """The chosen plan in one line, or two if its numbers are very long."""
     cost = decision.cost
     seeks = (
         f"{plain(decision.plan.strategy)}: {_plural(cost.seeks, 'seek')}, "
@@ -340,14 +340,14 @@ def _times(number: int, bound: int) -> str:
 
 
 def ratio_text(ratio: float) -> str:
-    """A ratio for people."""
+    """A ratio as text."""
     if ratio < 99.995:
         return f"{ratio:.2f}"
     return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.2e}".replace("e+", "e")
 
 
 def count_text(count: int) -> str:
-    """A count that fits a column; `--json` has every digit."""
+    """A count that fits a column; large counts are rounded."""
     return format_count(count) if count < 10**9 else f"{count:.2e}".replace("e+", "e")
 
 

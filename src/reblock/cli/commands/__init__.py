@@ -1,1 +1,1 @@
-"""The commands: one module each, named after the command, that defines `command`."""
+"""The commands: one module each, named after the command; each defines `command`."""

@@ -1,4 +1,4 @@
-"""`reblock clean`: give up an unfinished run."""
+"""`reblock clean`: discard an unfinished run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="Remove what an unfinished run has left.",
+    short_help="Remove the files of an unfinished run.",
     epilog="""
     \b
     Examples:
@@ -20,9 +20,9 @@ from reblock.cli.output import emit
 @click.argument("target", metavar="DST", shell_complete=files)
 @options.as_json
 def command(target: str, as_json: bool) -> None:
-    """Remove what an unfinished run has left of DST: its staging folder and its scratch. DST itself is not touched.
+    """Remove the staging folder and the scratch of an unfinished run. DST itself is not touched.
 
-    Refused while the run goes on.
+    Refused while the run is active.
     """
     from reblock import api
     from reblock.render import text

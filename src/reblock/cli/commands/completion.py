@@ -1,4 +1,4 @@
-"""`reblock completion`: what a shell needs to complete words."""
+"""`reblock completion`: print a shell's completion script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(
-    short_help="What makes the shell complete commands, files and values.",
+    short_help="Print the script that completes commands, files and values.",
     epilog="""
     \b
     Examples:
@@ -23,10 +23,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS), shell_complete=words(*_SHELLS))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, options, files, formats, strategies, devices and codecs.
+    """Print the script that completes commands, options, files, formats, strategies, devices and codecs.
 
-    In bash and zsh, put this into ~/.bashrc or ~/.zshrc: eval "$(reblock completion bash)", or zsh. In fish, write it
-    to ~/.config/fish/completions/reblock.fish.
+    In bash and zsh, put this into ~/.bashrc or ~/.zshrc: eval "$(reblock completion bash)", or zsh. In fish, write the
+    script to ~/.config/fish/completions/reblock.fish.
     """
     found = get_completion_class(shell)
     if found is None:

@@ -1,4 +1,4 @@
-"""`reblock demo`: the first thing a newcomer runs."""
+"""`reblock demo`: make a sample, repartition it, verify it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Leg:
     chunks: str
     """The target's chunks."""
     says: str
-    """What it shows."""
+    """The text that introduces it."""
     view: dict[str, Any] = field(default_factory=dict)
     """Region or transpose, as for `verify`."""
 
@@ -63,29 +63,29 @@ _LEGS = (
 
 _NEXT = """\
 Try next:
-  reblock plan YOUR_ARRAY new.zarr --chunks 128,128,128 --memory 1GiB   what it would cost
-  reblock run  YOUR_ARRAY new.zarr --chunks 128,128,128 --memory 1GiB   and do it
+  reblock plan YOUR_ARRAY new.zarr --chunks 128,128,128 --memory 1GiB   see what it would cost
+  reblock run  YOUR_ARRAY new.zarr --chunks 128,128,128 --memory 1GiB   do it
   reblock demo --keep DIR                                               keep the files of this demo
-  reblock --help                                                        all commands"""
+  reblock --help                                                        list all commands"""
 
 
 @click.command(short_help="Make a sample, repartition it, verify it: start here.")
-@click.option("--keep", metavar="DIR", help="Make the files in this new or empty folder, and leave them there.")
+@click.option("--keep", metavar="DIR", help="Make the files in this new or empty folder, and keep them.")
 @json_option
 def command(keep: str | None, as_json: bool) -> int:
-    """Make a sample array, repartition it twice, verify, and print predicted beside measured cost."""
+    """Make a sample array, repartition it twice, verify it, and print the predicted cost beside the measured one."""
     say = (lambda _: None) if as_json else emit
     documents = []
     with _folder(keep) as folder:
         size = _make_sample(os.path.join(folder, _LEGS[0].source))
         shape = " × ".join(map(str, _SHAPE))
         say(f"sample.npy: {shape} float32 elements, {format_size(size)}, a smooth field and noise.")
-        say(f"All that follows happens within a memory budget of {_MEMORY}.\n")
+        say(f"Everything below stays within a memory budget of {_MEMORY}.\n")
         for leg in _LEGS:
             say(leg.says)
             documents.append(_travel(leg, folder, say))
     equal = all(document["verify"]["equal"] for document in documents)
-    say(f"The files are in {keep}.\n" if keep else "The files of this demo are removed again.\n")
+    say(f"The files are in {keep}.\n" if keep else "The files of this demo have been removed.\n")
     emit({"equal": equal, "runs": documents} if as_json else _NEXT)
     return 0 if equal else 1
 
@@ -115,7 +115,7 @@ def _indented(shown: str) -> str:
 
 
 def _make_sample(path: str) -> int:
-    """A smooth 3-D field with noise, always the same; its size in bytes."""
+    """Save a smooth 3-D field with noise, always the same; returns its size in bytes."""
     import numpy as np
 
     x, y, z = np.ogrid[tuple(slice(0, 1, complex(0, n)) for n in _SHAPE)]
@@ -127,7 +127,7 @@ def _make_sample(path: str) -> int:
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[str]:
-    """Where the demo's files go; a failed demo leaves none."""
+    """The folder of the demo's files; a failed demo leaves none."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="reblock-demo-") as folder:
             yield folder

@@ -1,4 +1,4 @@
-"""`reblock info`: what an array is."""
+"""`reblock info`: show an array's layout and metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="Layout and metadata of an array.",
+    short_help="Show the layout and the metadata of an array.",
     epilog="""
     \b
     Examples:

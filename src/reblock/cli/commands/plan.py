@@ -1,4 +1,4 @@
-"""`reblock plan`: what a run would do and cost, without doing it."""
+"""`reblock plan`: show what a run would do and cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reblock.errors import DiskError, ReblockError
 
 
 @click.command(
-    short_help="What a run would do and cost, and the alternatives.",
+    short_help="Show what a run would do and cost, and the alternatives.",
     epilog="""
     \b
     Examples:
@@ -31,18 +31,18 @@ from reblock.errors import DiskError, ReblockError
     "--memory-model",
     shell_complete=words("allocated", "held"),
     metavar="allocated|held",
-    help="Judge plans by all that is allocated, or as the papers do by elements held.  [default: allocated]",
+    help="Count all allocated memory, or only elements held, as the papers do.  [default: allocated]",
 )
-@click.option("--shape", metavar="LENGTHS", help="Plan for an array that is not there: its shape.")
+@click.option("--shape", metavar="LENGTHS", help="Plan without an array: its shape.")
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks.")
 @click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none, any byte run can be read]")
-# A plan writes nothing; but what `run` takes, `plan` takes too.
+# A plan writes nothing, but accepts the options of `run`.
 @click.option("--scratch", hidden=True)
 @click.option("--overwrite", is_flag=True, hidden=True)
 @click.option("--exist-ok", is_flag=True, hidden=True)
 @click.option("--no-digest", is_flag=True, hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True, expose_value=False)
-@click.option("--all", "everything", is_flag=True, help="Show the passes of every alternative too.")
+@click.option("--all", "everything", is_flag=True, help="Also show the passes of every alternative.")
 @options.as_json
 def command(
     source: str | None,
@@ -55,10 +55,10 @@ def command(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """Show the plan that `run` would carry out: its cost, the alternatives and why not.
+    """Show the plan that `run` would execute: its cost, and the alternatives with the reasons against them.
 
-    SRC is an array, or is described by --shape, --dtype and --source-chunks. Nothing is written. What would keep
-    `run` from writing DST is said in the notes.
+    SRC is an array, or is described by --shape, --dtype and --source-chunks. Nothing is written. The notes say whether
+    `run` would refuse to write DST.
     """
     if source is None and wanted["shape"] is None:
         raise click.UsageError("Missing argument 'SRC', or --shape with --dtype and --source-chunks")

@@ -1,4 +1,4 @@
-"""`reblock resume`: go on with an unfinished run."""
+"""`reblock resume`: continue an unfinished run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reblock.cli.progress import moved_bytes, progress
 
 
 @click.command(
-    short_help="Go on with an unfinished run, with the options it was begun with.",
+    short_help="Continue an unfinished run with its original options.",
     epilog="""
     \b
     Examples:
@@ -22,9 +22,9 @@ from reblock.cli.progress import moved_bytes, progress
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.as_json
 def command(target: str, quiet: bool, as_json: bool) -> None:
-    """Go on with the unfinished run that makes DST, with the options that it was begun with.
+    """Continue the unfinished run that makes DST, with its original options.
 
-    `reblock status DST` shows them. Where DST is complete there is nothing to do.
+    `reblock status DST` shows them. If DST is complete, there is nothing to do.
     """
     from reblock import api
     from reblock.render import text

@@ -1,4 +1,4 @@
-"""`reblock run`: the main job."""
+"""`reblock run`: rewrite an array."""
 
 from __future__ import annotations
 
@@ -33,20 +33,18 @@ _NOTHING = "a dry run: nothing was written"
     "--scratch",
     shell_complete=folders,
     metavar="DIR",
-    help="Where plans of several passes keep what lies between.  [default: beside DST]",
+    help="Folder for intermediate arrays of plans with several passes.  [default: beside DST]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
 @click.option(
     "--exist-ok",
     is_flag=True,
-    help="If DST exists and the same job made it, all is done; not for .npy, which keeps no record.",
+    help="Succeed if the same job has already made DST; not for .npy, which keeps no record.",
 )
 @click.option(
-    "--no-digest", is_flag=True, help="Take no digest of the elements; a resumed run then trusts its journal."
+    "--no-digest", is_flag=True, help="Compute no digest of the elements; a resumed run then trusts its journal."
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Check all that a run checks before it writes, show the plan, and write nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Make every check of a run, show the plan, and write nothing.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.as_json
 def command(
@@ -88,7 +86,7 @@ def command(
                 progress=tell,
                 cancelled=cancelled,
             )
-        # Still stoppable: what is done is said, and the exit code is 0.
+        # Still inside `stoppable`: the run is done, so it is reported and the exit code is 0.
         if as_json or not quiet:
             both = {**job.to_json(every_strategy=False), **report.to_json()} if as_json else None
             emit(both or text.report(report, job.decision))

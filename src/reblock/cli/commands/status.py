@@ -1,4 +1,4 @@
-"""`reblock status`: how far an unfinished run is."""
+"""`reblock status`: show the state of an unfinished run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="How far an unfinished run is.",
+    short_help="Show the state of an unfinished run.",
     epilog="""
     \b
     Examples:
@@ -21,9 +21,9 @@ from reblock.cli.output import emit
 @click.argument("target", metavar="DST", shell_complete=files)
 @options.as_json
 def command(target: str, as_json: bool) -> None:
-    """Show how far the run is that makes DST, with which options, and whether it is running.
+    """Show how far the run that makes DST is, its options, and whether it is active.
 
-    Nothing is changed. `reblock resume DST` goes on with it, `reblock clean DST` gives it up.
+    Nothing is changed. `reblock resume DST` continues the run, `reblock clean DST` discards it.
     """
     from reblock import api
     from reblock.render import text

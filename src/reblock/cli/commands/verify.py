@@ -1,4 +1,4 @@
-"""`reblock verify`: whether two arrays are the same."""
+"""`reblock verify`: compare two arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="Whether two arrays hold the same elements.",
+    short_help="Compare the elements of two arrays.",
     epilog="""
     \b
     Examples:
@@ -34,15 +34,15 @@ from reblock.cli.output import emit
     "--reader",
     shell_complete=words("reblock", "library"),
     metavar="reblock|library",
-    help="library: h5py, zarr-python or numpy read both arrays, and nothing of reblock does. The library opens the "
-    "files in this process, unprotected: not for files that you do not trust.  [default: reblock]",
+    help="library: h5py, zarr-python or numpy read both arrays instead of reblock's own code. The library opens the "
+    "files in this process, without protection: do not use it on files that you do not trust.  [default: reblock]",
 )
 @options.as_json
 def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
     """Compare two arrays element by element, whatever their layouts.
 
-    Exit 0 when they are equal, 1 when shape, type or elements differ, 2 when one of them could not be read. --region
-    and --transpose are those of the run that made DST from SRC.
+    Exit 0 if they are equal, 1 if shape, type or elements differ, 2 if one of them could not be read. --region and
+    --transpose are those of the run that made DST from SRC.
     """
     from reblock import api
     from reblock.render import text
