@@ -7,7 +7,7 @@ and has the words for what is wrong.
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import NamedTuple
 
 import numpy as np
@@ -90,14 +90,14 @@ class Units:
                 continue
             out = staging("decoded", size)[:size]
             with self._decoding() as scratch:
-                began = perf_counter()
+                began = thread_time()
                 self._decode(some.files, at, data, out, scratch)
-                decoded = perf_counter()
+                decoded = thread_time()
             done.times.decode += decoded - began
             buffers = take(window, completed, self._moves.scatter(window.native, out, place, completed))
             self._keep(some.files, at, data, buffers)
             done.complete.extend(buffers)
-            done.times.scatter += perf_counter() - decoded
+            done.times.scatter += thread_time() - decoded
             elements += count
         return done._replace(elements=elements)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from threading import Lock
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -341,9 +341,9 @@ def _unit(
     out = staging("decoded", size)[:size]
     try:
         with decoding() as scratch:
-            began = perf_counter()
+            began = thread_time()
             visit.view.store.decode(data.data, extent, out, scratch)
-            times.decode += perf_counter() - began
+            times.decode += thread_time() - began
     except CorruptError as error:
         raise visit.corrupt(extent.path, extent.offset, data.size, str(error)) from error
     return Loaded(piece.box, piece.wanted, shaped(out, piece.box, layout), None if extent.mask else data)

@@ -11,7 +11,11 @@ from reblock.units import format_seconds, format_size
 
 @dataclass
 class Times:
-    """Where the time of a run went, in seconds; those of all threads together, but for `wait`."""
+    """Where the time of a run went, in seconds summed over all threads, except `wait`.
+
+    Reading and writing are measured by the clock, because threads wait for the device. Decoding, scattering and
+    encoding are measured by the processor, so that threads which share a core are not counted twice.
+    """
 
     read: float = 0.0
     """Opening and reading source files."""
@@ -48,7 +52,7 @@ class Measured:
     held_elements: int = 0
     """Most elements read and not yet written."""
     seconds: float = 0.0
-    """Elapsed time."""
+    """Elapsed time; that of the last pass ends when everything is on the medium."""
     tasks: int = 0
     """Tasks done."""
     write_boxes: int = 0
@@ -61,6 +65,8 @@ class Measured:
     """Digest sums of the write boxes done."""
     times: Times = field(default_factory=Times)
     """Where the time went."""
+    processor_seconds: float = 0.0
+    """Processor time of this process, including the kernel's work for it."""
 
     def add(self, other: Measured) -> None:
         """Count another piece of the same pass."""
@@ -74,6 +80,7 @@ class Measured:
         self.resumed_boxes += other.resumed_boxes
         self.sums += other.sums
         self.times.add(other.times)
+        self.processor_seconds += other.processor_seconds
 
 
 @dataclass(frozen=True)

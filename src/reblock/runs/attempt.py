@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
@@ -331,10 +332,13 @@ class Attempt:
             self.meter.begin(self._parts(ledger))
         watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
         self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
+        began = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:
             # All has been read. What was written of it becomes durable meanwhile.
             now = aside.submit(self._source.look_again, journal)
             ledger.flush()
+        # A pass is over when what it wrote is on the medium.
+        self.measured[-1].seconds += perf_counter() - began
         read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
         self.notes += self._source.settle(now.result(), journal, *read, self.cancelled)
         if self.digest:

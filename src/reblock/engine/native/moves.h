@@ -121,7 +121,7 @@ typedef struct {
     int64_t row, problem, error;   /* the row that failed, what was being done, errno */
     int64_t offset, length, found; /* the byte range, and the bytes that were found */
     int64_t opens, runs, seeks, bytes, elements, missing, completed;
-    int64_t io_ns, decode_ns, scatter_ns;
+    int64_t io_ns, decode_ns, scatter_ns; /* the first by the clock, the others by the processor */
 } Result;
 
 /* guard.c */
@@ -167,6 +167,13 @@ static inline int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return nanoseconds(&t);
+}
+
+/* What this thread has worked: the time of a processor, without that of threads which shared it. */
+static inline int64_t worked_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static inline int fail(Result *result, int problem, int error, int64_t offset, int64_t length, int64_t found) {

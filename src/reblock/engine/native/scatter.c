@@ -199,7 +199,7 @@ int64_t scatter(const Pass *pass, const Window *window, const Block *block, int6
 int deliver(const Pass *pass, const Window *window, const Row *row, const char *from, Result *result,
             int64_t *completed) {
     int64_t strides[MAX_AXES], origin[MAX_AXES], start[MAX_AXES], stop[MAX_AXES];
-    int64_t stride = from == pass->fill ? 0 : pass->itemsize, wanted = 1, began = now_ns();
+    int64_t stride = from == pass->fill ? 0 : pass->itemsize, wanted = 1, began = worked_ns();
     for (int64_t place = pass->ndim - 1; place >= 0; place--) {
         int64_t a = pass->source_order[place];
         const int64_t *axis = row->axes[a];
@@ -215,7 +215,7 @@ int deliver(const Pass *pass, const Window *window, const Row *row, const char *
     if (found < 0) return -1;
     result->completed += found;
     result->elements += wanted;
-    result->scatter_ns += now_ns() - began;
+    result->scatter_ns += worked_ns() - began;
     return 0;
 }
 

@@ -96,10 +96,10 @@ int64_t reblock_decode(const Pass *pass, const Window *window, const Batch *batc
         int64_t size = bytes_of(pass, row), began = now_ns(), start = 0, length;
         if (decoder->find) length = fetch_part(pass, batch, decoder, row, most, direct, decoded, &start);
         else length = fetch(pass, batch, row, most, direct, &start);
-        int64_t read = now_ns();
+        result->io_ns += now_ns() - began;
+        began = worked_ns();
         int done = length >= 0 && !decoder->decode(decoder->context, batch->staging + start, length, decoded, size);
-        result->io_ns += read - began;
-        result->decode_ns += now_ns() - read;
+        result->decode_ns += worked_ns() - began;
         result->bytes += size;
         if (!done) odd[found++] = result->row;
         else if (deliver(pass, window, row, decoded, result, batch->completed)) return refuse(result);
