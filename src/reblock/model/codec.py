@@ -1,8 +1,8 @@
-"""Codec: how units are encoded, in words that all formats share.
+"""Codec: how units are encoded, in a notation that all formats share.
 
 A codec is a chain of stages in the order of encoding, written `shuffle+gzip:4`, `zstd:3`, `blosc:zstd:5:shuffle`,
-`none`. A stage is a name and its settings; settings that have a place in the text are listed below, any other
-name is a numcodecs codec whose settings are kept as they are. Adapters translate stages to their own terms.
+`none`. A stage is a name and its settings. Settings with a place in the text are listed below; any other name is a
+numcodecs codec, whose settings are kept as they are. Adapters translate stages to their own terms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from reblock.errors import UsageError
 
-#: Settings that the short text form can carry, in their order, with their defaults.
+#: Settings of the short text form, in their order, with their defaults.
 _PLACES: dict[str, tuple[tuple[str, Any], ...]] = {
     "gzip": (("level", 4),),
     "zlib": (("level", 4),),
@@ -30,7 +30,7 @@ _PLACES: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 _LEVELS = {"gzip": (0, 9), "zlib": (0, 9), "zstd": (-7, 22), "lz4": (1, 65537), "bz2": (1, 9), "blosc": (0, 9)}
 _BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
-#: The highest level that zstd has; it takes all above for this one, and so do we.
+#: The highest level of zstd; higher ones are treated as this one, as zstd does.
 ZSTD_HIGHEST = 22
 _BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
@@ -40,13 +40,13 @@ class Stage:
     """One step of a codec."""
 
     name: str
-    """Name shared by all formats, such as gzip or blosc; else a numcodecs id."""
+    """Name shared by all formats, such as gzip or blosc, or a numcodecs id."""
     settings: tuple[tuple[str, Any], ...] = ()
     """Its settings, sorted by name, JSON values only."""
 
     @classmethod
     def of(cls, name: str, /, **settings: Any) -> Stage:
-        """A stage from keyword settings; places not given take their defaults."""
+        """A stage from keyword settings; omitted settings have their defaults."""
         given = {**dict(_PLACES.get(name, ())), **settings}
         if name == "zstd" and isinstance(given["level"], int):
             given["level"] = min(given["level"], ZSTD_HIGHEST)
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def short(self) -> str | None:
-        """The stage as short text, where that can say it all."""
+        """The stage as short text, or None if that cannot express all settings."""
         places = _PLACES.get(self.name)
         settings = dict(self.settings)
         if places is None or set(settings) != {key for key, _ in places}:
@@ -79,7 +79,7 @@ class Codec:
     """A chain of stages, in the order of encoding; empty = raw bytes."""
 
     stages: tuple[Stage, ...] = ()
-    """The steps, first one nearest to the array."""
+    """The stages; the first one is applied to the elements."""
 
     def __bool__(self) -> bool:
         return bool(self.stages)
@@ -96,7 +96,7 @@ class Codec:
 
     @classmethod
     def parse(cls, text: str) -> Codec:
-        """A codec from text, such as `shuffle+gzip:4`, or from JSON (an object or a list of objects with `id`)."""
+        """A codec from text such as `shuffle+gzip:4`, or from JSON (an object with `id`, or a list of them)."""
         text = text.strip()
         if text in ("none", "raw", ""):
             return cls()

@@ -1,4 +1,4 @@
-"""Schema: what an array is, apart from where its bytes lie; enough to create it in another format."""
+"""Schema: what an array is, apart from where its bytes are; enough to create it in another format."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from reblock.model.codec import Codec
 
 @dataclass(frozen=True)
 class Record:
-    """What a run writes down beside an array, where readers of the format do not show it."""
+    """The data that a run stores with an array, where other readers of the format ignore it."""
 
     digest: str | None = None
     """Digest of the elements."""
     job: str | None = None
-    """Which job made the array: short printable ASCII."""
+    """Identity of the job that made the array: short printable ASCII."""
 
     def __bool__(self) -> bool:
         return (self.digest, self.job) != (None, None)
 
 
-#: Nothing written down.
+#: An empty record.
 NO_RECORD = Record()
 
 
@@ -39,25 +39,25 @@ class Schema:
     dtype: np.dtype[Any]
     """Type of an element, byte order included."""
     chunks: tuple[Cut, ...]
-    """Per axis the chunk length, or all lengths; the inner chunk where there are shards."""
+    """Per axis the chunk length, or all lengths; the inner chunk if there are shards."""
     shards: tuple[int, ...] | None = None
     """Per axis the length of a shard, or None."""
     order: tuple[int, ...] = ()
-    """The axes as they lie inside a chunk, outermost first."""
+    """Order of the axes inside a chunk, outermost first."""
     codec: Codec = field(default_factory=Codec)
     """How a chunk is encoded."""
     fill_value: Any = None
-    """Value of chunks that are not stored, as a numpy scalar of `dtype`; None where the format has none."""
+    """Value of chunks that are not stored, as a numpy scalar of `dtype`; None if the format has none."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """User metadata: values are JSON values, numpy scalars or numpy arrays."""
     axes: tuple[str, ...] | None = None
     """Names of the axes."""
     netcdf: bool = False
-    """Whether it comes from a NetCDF file, where every single value of an attribute is an array of one."""
+    """Whether the array comes from a NetCDF file, in which single attribute values are arrays of length one."""
     record: Record = NO_RECORD
-    """What the run that made the array wrote down beside it; empty where there is nothing."""
+    """The record of the run that made the array; empty if there is none."""
     notes: tuple[str, ...] = ()
-    """What could not be kept as it was, in words for the report."""
+    """What could not be kept, in words for the report."""
 
     def __post_init__(self) -> None:
         if not self.order:
@@ -69,17 +69,17 @@ class Schema:
 
 
 def element(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One element as an array without axes: the same bytes for the same value."""
+    """One element as an array without axes; equal values have equal bytes."""
     array = np.array(value, dtype)
     clear_padding(array)
     return array
 
 
 def clear_padding(array: npt.NDArray[Any]) -> None:
-    """Set to zero the bytes of elements that hold no value.
+    """Set the padding bytes of elements to zero.
 
-    A long double of 80 bits lies in 16 bytes or 12. Numpy copies the others from array to array, but where it converts
-    a scalar or another type it leaves in them what happens to be in memory.
+    A long double of 80 bits takes 16 or 12 bytes. Numpy copies the padding from array to array, but when it converts a
+    scalar or another type, the padding keeps whatever was in memory.
     """
     if array.dtype.char not in "gG" or np.finfo(np.longdouble).nmant != 63:
         return

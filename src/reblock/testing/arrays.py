@@ -1,4 +1,4 @@
-"""Arrays whose every bit counts, and Hypothesis strategies for shapes, types and chunks."""
+"""Arrays of random bits and special values, and Hypothesis strategies for shapes, types and chunks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = (
 
 
 def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
-    """Random bits, NaN payloads and signalling NaNs included; the same for the same arguments."""
+    """Random bits, including NaN payloads and signalling NaNs; deterministic."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng([seed, *shape])
     if dtype.kind == "b":
@@ -36,7 +36,7 @@ def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
 
 
 def specials(dtype: Any) -> Array:
-    """The values that careless code changes: both zeros, infinities, NaNs of all kinds."""
+    """Values that careless code changes: both zeros, infinities, NaNs of all kinds."""
     dtype = np.dtype(dtype)
     real = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // (2 if dtype.kind == 'c' else 1)}")
     word = np.dtype(f"{dtype.byteorder}u{real.itemsize}")
@@ -51,12 +51,12 @@ def specials(dtype: Any) -> Array:
 
 
 def same_bits(one: Array, other: Array) -> bool:
-    """Whether two arrays have the same shape and type and every bit equal."""
+    """Whether two arrays have the same shape, type and bits."""
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def in_byte_order(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The same values in another byte order, moved bit by bit (a cast may quiet NaNs)."""
+    """The same values in another byte order, bit by bit; a cast may quiet NaNs."""
     if array.dtype == dtype:
         return array
     assert array.dtype.newbyteorder() == dtype, f"{array.dtype} and {dtype} differ by more than byte order"
@@ -69,13 +69,13 @@ def dtypes() -> st.SearchStrategy[np.dtype[Any]]:
 
 
 def shapes(*, max_ndim: int = 4, max_side: int = 9, min_side: int = 0) -> st.SearchStrategy[tuple[int, ...]]:
-    """Small shapes, 0-d and empty ones included."""
+    """Small shapes, including 0-d and empty ones."""
     return st.lists(st.integers(min_side, max_side), max_size=max_ndim).map(tuple)
 
 
 @st.composite
 def cuts(draw: st.DrawFn, length: int, *, irregular: bool = True) -> Cut:
-    """How to cut one axis: a chunk length, which may exceed the axis, or a tuple of all lengths."""
+    """Cuts of one axis: a chunk length, which may exceed the axis, or a tuple of all lengths."""
     if not irregular or length == 0 or draw(st.booleans()):
         return draw(st.integers(1, max(length, 1) + 2))
     inner = draw(st.sets(st.integers(1, length - 1), max_size=4)) if length > 1 else set()
@@ -85,7 +85,7 @@ def cuts(draw: st.DrawFn, length: int, *, irregular: bool = True) -> Cut:
 
 @st.composite
 def chunks(draw: st.DrawFn, shape: tuple[int, ...], *, irregular: bool = True) -> tuple[Cut, ...]:
-    """How to cut a shape."""
+    """Cuts of a shape."""
     return tuple(draw(cuts(length, irregular=irregular)) for length in shape)
 
 
@@ -96,7 +96,7 @@ def orders(ndim: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def schemas(draw: st.DrawFn, *, irregular: bool = True, max_ndim: int = 4, max_side: int = 9) -> Schema:
-    """Arrays without codec: any type, shape, chunking and axis order."""
+    """Schemas without a codec: any type, shape, chunking and axis order."""
     shape = draw(shapes(max_ndim=max_ndim, max_side=max_side))
     return Schema(
         shape,

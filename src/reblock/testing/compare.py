@@ -1,4 +1,4 @@
-"""What the contracts compare: metadata by value, arrays by their bits, files by their bytes."""
+"""Comparisons of the contracts: metadata by value, arrays by their bits, files by their bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reblock.testing.reference_io import whole
 
 
 def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
-    """A reopened store says what was asked for."""
+    """Assert that a reopened store has the requested schema and layout."""
     assert same_value(fields(store.schema), fields(schema))
     if layout.shards is not None:
         # Written chunk by chunk, read through the index.
@@ -30,7 +30,7 @@ def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
 
 
 def check_cover(layout: Layout) -> None:
-    """Units cover the array exactly, and none lies in two objects."""
+    """Assert that the units cover the array exactly, each inside one object."""
     seen = np.zeros(layout.shape, np.int8)
     for index in layout.objects.indices():
         outer = layout.objects.box(index)
@@ -41,7 +41,7 @@ def check_cover(layout: Layout) -> None:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Equality of metadata: lists, tuples and arrays alike; floating point numbers by their bits."""
+    """Whether metadata is equal; lists, tuples and arrays count as the same type, floats are compared by their bits."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
     one, other = _plain(one), _plain(other)
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 
 def fields(schema: Schema) -> dict[str, Any]:
-    """All that must come back; chunks as the grid that they make, since 5 and 3 cut an axis of 3 alike."""
+    """The fields that must survive; chunks as their grid, since 5 and 3 cut an axis of 3 in the same way."""
     grid = Grid.of(schema.shape, schema.chunks)
     return {
         **{name: getattr(schema, name) for name in ("shape", "shards", "order", "attributes", "axes")},

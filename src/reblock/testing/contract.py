@@ -1,4 +1,4 @@
-"""The contract of storage formats: one suite that every format passes, ours and those of outside authors.
+"""The contract of storage formats: one test suite for every format, ours and those of other authors.
 
 ::
 
@@ -9,9 +9,9 @@
     class TestMyFormat(FormatContract):
         format = FORMAT
 
-What a format cannot hold it says by raising UsageError in `adapt`; such a case is skipped, and pytest -ra
-lists it with the format's own words. Everything goes through `reblock.testing.reference_io`, which knows
-nothing but the Store protocol.
+A format raises UsageError in `adapt` for a schema that it cannot hold. Such a case is skipped, and pytest -ra
+lists it with the format's message. Everything goes through `reblock.testing.reference_io`, which uses nothing
+but the Store protocol.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from reblock.testing.compare import check_cover, check_schema, fields, files, sa
 from reblock.testing.reference_io import find, is_there, read_array, read_extent, unit_bytes
 from reblock.testing.unfinished import UnfinishedContract
 
-#: Shapes with chunks: 0-d to 5-D, empty axes, whole, dividing, dividing nothing, larger than the array.
+#: Shapes with chunks: 0-d to 5-D, empty axes, one chunk, chunks that divide the axis or not, or exceed it.
 SHAPES: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
     ((), ()),
     ((1,), (1,)),
@@ -76,11 +76,11 @@ class FormatContract(UnfinishedContract):
         *("gzip:1", "shuffle+gzip:4", "zlib:1", "lzf", "zstd:1", "lz4", "bz2:1", "crc32c", "fletcher32"),
         *("blosc:lz4:3:shuffle", "blosc:zstd:1:bitshuffle", "zstd:3+crc32c"),
     )
-    """Codecs to try, as in `--codec`; those the format refuses are skipped."""
+    """Codecs to test, as in `--codec`; those that the format refuses are skipped."""
 
     # ---------------------------------------------------------------- tools
     def round_trip(self, root: Path, schema: Schema, asked: Collection[str] = (), data: Array | None = None) -> Store:
-        """Create, write, commit, reopen, compare all; the reopened store."""
+        """Create, write, commit and reopen an array, and compare everything; returns the reopened store."""
         kind = self.make_format()
         if data is None:
             data = noise(schema.shape, schema.dtype)
@@ -112,7 +112,7 @@ class FormatContract(UnfinishedContract):
         schema = Schema((5, 6), np.dtype(dtype), (2, 4))
         store = self.round_trip(tmp_path, schema)
         if store.schema.dtype != schema.dtype:
-            assert self.adapt(schema).notes, "another byte order is to be named in the notes"
+            assert self.adapt(schema).notes, "the notes must name another byte order"
 
     @pytest.mark.parametrize("dtype", [d for d in DTYPES if d[1] in "fc"])
     def test_every_bit_of_floats(self, tmp_path: Path, dtype: str) -> None:
@@ -147,7 +147,7 @@ class FormatContract(UnfinishedContract):
         schema = Schema(data.shape, data.dtype, (5, 4), codec=Codec.parse(each_codec))
         store = self.round_trip(tmp_path, schema, asked={"codec"}, data=data)
         assert store.layout.encoded
-        # HDF5 calls zlib gzip: another name is fine, another compressor would have to be named.
+        # HDF5 calls zlib gzip: another name is allowed, another compressor would need a note.
         assert len(store.schema.codec.stages) == len(schema.codec.stages) or self.adapt(schema).notes
 
     @pytest.mark.parametrize("codec", ["none", "gzip:1"])
@@ -211,7 +211,7 @@ class FormatContract(UnfinishedContract):
             for key, value in ATTRIBUTES.items()
             if key not in adapted.attributes or not same_value(value, adapted.attributes[key])
         ]
-        assert not lost or "attribute" in notes, f"{lost} lost without a word: {notes!r}"
+        assert not lost or "attribute" in notes, f"{lost} lost without a note: {notes!r}"
         assert adapted.axes == schema.axes or "axes" in notes or "axis" in notes
         assert same_value(adapted.fill_value, schema.fill_value) or "fill" in notes
 
@@ -232,11 +232,11 @@ class FormatContract(UnfinishedContract):
         schema, missing = self.adapt(wanted, {"codec"}), [(1, 2), (2, 0)]
         layout = self.make_format().layout(schema)
         if layout.objects.count < 2:
-            pytest.skip(f"{self.make_format().name} holds one object, which is always there")
+            pytest.skip(f"{self.make_format().name} holds one object, which always exists")
         path, _, expected = self.write(tmp_path, schema, noise((9, 7), schema.dtype), skip=missing)
         store = self.make_format().open(path, self.inner)
         if store.reads is Way.EXTENT and any(is_there(store, index) for index in missing):
-            pytest.skip(f"{store.format} makes room for every object at creation, so none is missing")
+            pytest.skip(f"{store.format} allocates every object at creation, so none is missing")
         if not store.fills:
             with pytest.raises(CorruptError):
                 read_array(store)
@@ -247,7 +247,7 @@ class FormatContract(UnfinishedContract):
         if store.reads is Way.BOX:
             boxes = {index: layout.objects.box(index) for index in layout.objects.indices()}
             stored = [i for i, box in boxes.items() if store.read_box(box, np.empty(box.shape, layout.dtype))]
-            assert stored == [index for index in boxes if index not in missing], "chunks that are said to be stored"
+            assert stored == [index for index in boxes if index not in missing], "wrong chunks reported as stored"
 
     def test_raw_bytes_lie_where_the_layout_says(self, tmp_path: Path) -> None:
         store = self.round_trip(tmp_path, Schema((9, 7), np.dtype("<i4"), (4, 3)))
@@ -386,4 +386,4 @@ class FormatContract(UnfinishedContract):
                 got = read_array(self.make_format().open(self.path(copy), self.inner))
             except ReblockError:
                 continue
-            assert same_bits(got, expected), f"{name} cut to {keep} of its size went unnoticed"
+            assert same_bits(got, expected), f"{name} truncated to {keep} of its size was not detected"

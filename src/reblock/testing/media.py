@@ -1,4 +1,4 @@
-"""The contract of media: one suite that every medium passes, ours and those of outside authors.
+"""The contract of media: one test suite for every medium, ours and those of other authors.
 
 ::
 
@@ -12,7 +12,7 @@
         def root(self, tmp_path):
             return f"mine://bucket/{uuid4().hex}"
 
-Every test works below a folder of its own, which `root` names and which is there and empty.
+Every test works in a folder of its own, which `root` names and which exists and is empty.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MediumContract:
             return bytes(found)
 
     def names(self, folder: str) -> list[Listed]:
-        """What is below a folder, sorted."""
+        """The entries of a folder, sorted."""
         return sorted(self.make_medium().entries(folder))
 
     # ---------------------------------------------------------------- what it is

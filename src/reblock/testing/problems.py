@@ -1,6 +1,6 @@
-"""Hypothesis strategies for axes, grids, layouts, passes and problems of every kind that planners meet.
+"""Hypothesis strategies for axes, grids, layouts, passes and problems of every kind.
 
-Sizes are small, so that what a planner says can be checked by listing every element, and kinds are many: regular,
+Sizes are small, so that a planner's counts can be checked by listing every element. There are many kinds: regular,
 irregular and periodic axes, crops and padded ends, raw, encoded and sharded layouts, any order of axes on disk. ::
 
     @given(problems())
@@ -41,14 +41,14 @@ def shapes(*, max_ndim: int = 4, max_side: int = 9, max_size: int = 600) -> st.S
 
 @st.composite
 def regions(draw: st.DrawFn, shape: Sequence[int]) -> Box:
-    """Boxes inside a shape, never empty."""
+    """Non-empty boxes inside a shape."""
     starts = [draw(st.integers(0, n - 1)) for n in shape]
     stops = [draw(st.integers(a + 1, n)) for a, n in zip(starts, shape, strict=True)]
     return Box(tuple(starts), tuple(stops))
 
 
 def split(lengths: Sequence[int], total: int) -> tuple[int, ...]:
-    """The given lengths from the start as far as `total` allows, and one block for the rest.
+    """The given lengths from the start, as far as `total` allows, and one block for the rest.
 
     >>> split([3, 4], 12), split([3, 4], 5), split([3, 4], 3)
     ((3, 4, 5), (3, 2), (3,))
@@ -64,7 +64,7 @@ def split(lengths: Sequence[int], total: int) -> tuple[int, ...]:
 
 @st.composite
 def axes(draw: st.DrawFn, length: int, *, overhang: bool = False, max_block: int | None = None) -> Axis:
-    """Axes of a length: one block, regular, irregular or periodic; `overhang` lets the ends stick out."""
+    """Axes of a length: one block, regular, irregular or periodic; with `overhang` the ends extend beyond it."""
     if length == 0:
         return Axis()
     block = st.integers(1, max_block or length)
@@ -121,7 +121,8 @@ def layouts(
 ) -> Layout:
     """Layouts of a shape: raw, encoded or sharded, any order on disk.
 
-    A source is seen through a crop, so both ends may stick out; a `target` sticks out only where it is padded.
+    A source is seen through a crop, so blocks at both ends may extend beyond it. Those of a `target` do so only where
+    it is padded.
     """
     kind = draw(st.sampled_from(list(kinds)))
     ndim = len(shape)
@@ -162,7 +163,7 @@ def problems(
 
 @st.composite
 def sweeps(draw: st.DrawFn, shape: Sequence[int]) -> Pass:
-    """Passes of any grids at all; what a layout allows is not asked."""
+    """Passes of any grids, whether or not a layout allows them."""
     read, write, tasks = (draw(grids(shape)) for _ in range(3))
     if draw(st.booleans()):
         tasks = Grid.whole(shape)
@@ -171,7 +172,7 @@ def sweeps(draw: st.DrawFn, shape: Sequence[int]) -> Pass:
 
 @st.composite
 def passes(draw: st.DrawFn, problem: Problem) -> Pass:
-    """Passes that solve a problem: each element written once, encoded units only whole; the budget is not asked."""
+    """Passes that solve a problem: each element written once, encoded units only whole; the budget is ignored."""
     shape, blocks = problem.shape, problem.target.objects.clipped()
     read = draw(grids(shape))
     tasks = draw(st.one_of(st.just(Grid.whole(shape)), st.just(blocks), _joined(blocks)))
@@ -188,5 +189,5 @@ def passes(draw: st.DrawFn, problem: Problem) -> Pass:
 
 @st.composite
 def _joined(draw: st.DrawFn, blocks: Grid) -> Grid:
-    """Tasks that cut only where the blocks do."""
+    """Tasks that cut only where the blocks are cut."""
     return Grid(tuple(axis.multiple(draw(st.integers(1, max(axis.count, 1)))) for axis in blocks.axes))

@@ -1,4 +1,4 @@
-"""The medium that records what is done to it, for tests that compare predictions with it."""
+"""A medium that records its operations, for tests that compare them with predictions."""
 
 from reblock.storage.media.recording import Opening, RecordingMedium
 

@@ -1,7 +1,7 @@
 """Reads and writes whole arrays by the rules of the Store protocol alone: one thread, one call at a time.
 
-It is slow and simple on purpose: what an adapter says is all it knows, so an array that makes the round trip
-through it can be moved by any engine.
+It is slow and simple on purpose. It uses only what the adapter states, so any engine can move an array that
+survives the round trip.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def read_array(store: Store) -> Array:
 
 
 def whole(box: Box) -> tuple[Any, ...]:
-    """For indexing with a box; the ellipsis keeps an array an array where there are no axes."""
+    """The index of a box; the ellipsis keeps an array without axes an array."""
     return (*box.slices, ...)
 
 
 def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
-    """`store.extents`, where an object whose file is not there counts as not stored."""
+    """`store.extents`; an object whose file is missing counts as not stored."""
     try:
         return list(store.extents(index, units, read_extent))
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def is_there(store: Store, index: Index) -> bool:
 
 
 def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
-    """One unit's elements, overhang included; fill where the format says so."""
+    """One unit's elements, overhang included; fill if it is missing and the format defines that."""
     layout = store.layout
     shape = layout.units.stored(unit).shape
     data: Bytes | None = None
@@ -74,7 +74,7 @@ def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
             data = None
     if extent is None or data is None:
         if not store.fills:
-            raise CorruptError(f"chunk {unit} of {store.location} is not there")
+            raise CorruptError(f"chunk {unit} of {store.location} is missing")
         return fill_array(store, shape)
     flat: Flat = np.empty(int(np.prod(shape, dtype=np.int64)) * layout.itemsize, np.uint8)
     store.decode(data, extent, flat)
@@ -82,7 +82,7 @@ def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
 
 
 def fill_array(store: Store, shape: tuple[int, ...]) -> Array:
-    """An array of the store's fill value, or of zeros where it has none."""
+    """An array of the store's fill value, or of zeros if it has none."""
     out = np.zeros(shape, store.layout.dtype)
     if store.schema.fill_value is not None:
         out[...] = np.asarray(store.schema.fill_value, store.layout.dtype)
@@ -102,7 +102,7 @@ def unit_bytes(layout: Layout, data: Array) -> Flat:
 
 
 def read_extent(extent: Extent) -> bytes:
-    """Bytes at an extent; FileNotFoundError where there is no such file, CorruptError where it is short."""
+    """Bytes at an extent; FileNotFoundError if the file is missing, CorruptError if it is too short."""
     fd = os.open(extent.path, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size
@@ -117,7 +117,7 @@ def read_extent(extent: Extent) -> bytes:
 
 
 def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection[Index] = ()) -> None:
-    """Write every object but those in `skip`; `pieces` > 1 writes raw objects piece by piece, last one first.
+    """Write every object except those in `skip`; `pieces` > 1 writes raw objects in pieces, the last one first.
 
     The caller calls `store.commit()`.
     """
@@ -142,7 +142,7 @@ def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection
 
 
 def write_object(store: Store, index: Index, data: Bytes, *, pieces: int = 1) -> None:
-    """Put an object's bytes where the store says."""
+    """Write an object's bytes to the place that the store names."""
     place = store.place(index)
     view = memoryview(data).cast("B")
     os.makedirs(os.path.dirname(place.path), exist_ok=True)

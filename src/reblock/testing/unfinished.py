@@ -1,4 +1,4 @@
-"""What formats owe to runs that do not come to their end; a part of `reblock.testing.contract`."""
+"""The part of `reblock.testing.contract` about runs that are interrupted, records and replacement."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from reblock.testing.reference_io import read_array, write_array
 
 
 class FormatTools:
-    """How the tests of the contract make arrays."""
+    """Tools with which the contract's tests make arrays."""
 
     format: ClassVar[Format | None] = None
     """The format under test."""
     inner: ClassVar[str] = ""
-    """Inner path of the arrays, for formats that have such."""
+    """Inner path of the arrays, for formats that have inner paths."""
 
     def make_format(self) -> Format:
         """The format under test."""
@@ -39,18 +39,18 @@ class FormatTools:
         return self.format
 
     def path(self, root: Path, name: str = "array") -> str:
-        """Where to put an array, named as this format's arrays usually are."""
+        """The path of a new array, with the format's usual ending."""
         return str(root / (name + next(iter(self.make_format().suffixes), "")))
 
     def adapt(self, schema: Schema, asked: Collection[str] = ()) -> Schema:
-        """The nearest schema that the format can hold; skips where it says that there is none."""
+        """The nearest schema that the format can hold; skips the test if the format refuses."""
         try:
             return self.make_format().adapt(schema, asked)
         except UsageError as error:
             pytest.skip(f"{self.make_format().name} cannot hold this: {error}")
 
     def write(self, root: Path, schema: Schema, data: Array, **options: Any) -> tuple[str, Schema, Array]:
-        """Make an array of an adapted schema: its path, the schema, and the elements as they should come back."""
+        """Make an array of an adapted schema; returns its path, the schema, and the expected elements."""
         kind, path = self.make_format(), self.path(root)
         expected = in_byte_order(data, schema.dtype)
         store = kind.create(path, self.inner, schema)
@@ -62,12 +62,12 @@ class FormatTools:
 
 
 class UnfinishedContract(FormatTools):
-    """Arrays whose writer was killed are gone on with."""
+    """Arrays whose writer was killed can be continued."""
 
     @pytest.mark.parametrize("codec", ["none", "gzip:1"])
     @pytest.mark.parametrize("handed", [0, 1, 5], ids=lambda n: f"{n} objects done")
-    def test_what_was_handed_over_is_there(self, tmp_path: Path, codec: str, handed: int) -> None:
-        """A copy that is made in the middle of writing is what a kill would leave."""
+    def test_checkpointed_objects_survive(self, tmp_path: Path, codec: str, handed: int) -> None:
+        """A copy made during writing is what a kill would leave."""
         wanted = Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec))
         schema, data = self.adapt(wanted, {"codec"}), noise((9, 7), "<i4")
         kind, folder = self.make_format(), tmp_path / "first"
@@ -77,7 +77,7 @@ class UnfinishedContract(FormatTools):
         objects = list(store.layout.objects.indices())
         write_array(store, expected, skip=objects[handed:])
         store.checkpoint()
-        # What comes after the checkpoint may be lost, and must do no harm.
+        # Writes after the checkpoint may be lost, and must do no harm.
         write_array(store, expected, skip=[*objects[:handed], *objects[handed + 2 :]])
         shutil.copytree(folder, tmp_path / "second")
         store.abort()
@@ -91,7 +91,7 @@ class UnfinishedContract(FormatTools):
             assert same_bits(read_array(kind.open(path, self.inner)), expected)
             assert os.listdir(tmp_path / place) == [os.path.basename(path)], "files outside the array's own path"
 
-    def test_what_was_finished_can_be_read_back(self, tmp_path: Path) -> None:
+    def test_finished_objects_can_be_read_back(self, tmp_path: Path) -> None:
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
         kind, expected = self.make_format(), in_byte_order(noise((9, 7), "<i4"), schema.dtype)
         store = kind.create(self.path(tmp_path), self.inner, schema)
@@ -102,7 +102,7 @@ class UnfinishedContract(FormatTools):
         assert same_bits(read_array(again), expected)
         again.abort()
 
-    def test_nothing_cannot_be_gone_on_with(self, tmp_path: Path) -> None:
+    def test_a_missing_array_cannot_be_reopened(self, tmp_path: Path) -> None:
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
         with pytest.raises(StorageError):
             self.make_format().reopen(self.path(tmp_path), self.inner, schema)
@@ -110,7 +110,7 @@ class UnfinishedContract(FormatTools):
 
     @pytest.mark.parametrize("codec", ["none", "gzip:1"])
     def test_a_record_is_kept_and_is_no_attribute(self, tmp_path: Path, codec: str) -> None:
-        """All of it, or nothing where the format has no place for it."""
+        """The whole record is kept, or nothing if the format has no place for it."""
         wanted = Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec), attributes={"a": "b"})
         schema, kind, path = self.adapt(wanted, {"codec"}), self.make_format(), self.path(tmp_path)
         expected = in_byte_order(noise((9, 7), "<i4"), schema.dtype)
@@ -122,25 +122,25 @@ class UnfinishedContract(FormatTools):
         assert found.schema.record in (record, NO_RECORD)
         assert same_value(found.schema.attributes, schema.attributes)
         assert same_bits(read_array(found), expected)
-        # An array that is made of it does not get it.
+        # A copy does not inherit it.
         assert kind.adapt(found.schema, ()).attributes == found.schema.attributes
 
     def test_an_array_has_no_strangers(self, tmp_path: Path) -> None:
-        """A format that can tell what belongs to an array lets it be replaced, but nothing beside it."""
+        """A format that can list strangers allows its arrays to be replaced, but nothing beside them."""
         kind = self.make_format()
         if not isinstance(kind, Replaceable):
-            pytest.skip(f"{kind.name} cannot tell, so nothing is ever replaced")
+            pytest.skip(f"{kind.name} cannot list strangers, so nothing is ever replaced")
         path, _, _ = self.write(tmp_path, self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), noise((9, 7), "<i4"))
         assert list(kind.strangers(path)) == []
         if os.path.isdir(path):
             Path(path, "thesis.txt").write_text("precious")
             assert any("thesis.txt" in one for one in kind.strangers(path))
 
-    def test_what_will_be_made_is_foreseen(self, tmp_path: Path) -> None:
-        """A format that can tell beforehand where objects go names the places that `create` uses, and makes nothing."""
+    def test_the_new_array_is_foreseen(self, tmp_path: Path) -> None:
+        """A format with `foresee` names the places that `create` will use, and makes nothing."""
         kind = self.make_format()
         if not isinstance(kind, Foreseeable):
-            pytest.skip(f"{kind.name} cannot tell")
+            pytest.skip(f"{kind.name} has no foresee")
         schema, path = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3))), str(tmp_path / "made")
         foreseen = kind.foresee(path, self.inner, schema)
         assert list(tmp_path.iterdir()) == []
@@ -157,8 +157,8 @@ class UnfinishedContract(FormatTools):
         assert all(file == path or file.startswith(path + os.sep) for file in named)
 
     @pytest.mark.parametrize("codec", ["none", "gzip:1"])
-    def test_files_that_hold_elements_are_looked_at(self, tmp_path: Path, codec: str) -> None:
-        """What a run reads is among the files whose looks it compares, so that no change escapes it."""
+    def test_files_that_hold_elements_are_checked(self, tmp_path: Path, codec: str) -> None:
+        """Every file that a run reads is among the files that it checks for changes."""
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3), codec=Codec.parse(codec)), {"codec"})
         path, _, expected = self.write(tmp_path, schema, noise((9, 7), "<i4"))
         store, recorder = self.make_format().open(path, self.inner), RecordingMedium()
