@@ -176,6 +176,32 @@ def test_no_candidate_of_the_thesis_that_fits_is_better(data):
     assert estimate(keep.propose(problem), problem).seeks <= best
 
 
+@pytest.mark.parametrize(
+    ("source", "memory", "shape", "seeks"),
+    [(840, 2 * 10**9, (240, 840, 840), 3786), (560, 5 * 10**8, (63, 1120, 1120), 22_684)],
+)
+def test_the_whole_candidate_list_is_tried(source, memory, shape, seeks):
+    """5040 has 60 divisors: the product of its candidates is not thinned."""
+    problem = raw((5040,) * 3, (source,) * 3, (720,) * 3, memory)
+    plan = keep.propose(problem)
+    assert plan.passes[0].read == Grid.of((5040,) * 3, shape)
+    assert estimate(plan, problem).seeks == seeks
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "target", "memory", "seeks"),
+    [
+        ((48, 60, 36), (48, 20, 12), (3, 3, 36), 949, {None: 2576, 1: 2784, 10: 2576}),
+        ((48, 60, 36), (16, 4, 2), (12, 20, 36), 1692, {None: 4080, 1: 13_104, 10: 7020}),
+        ((24, 36, 24), (12, 36, 12), (6, 4, 8), 2240, {None: 220, 1: 464, 10: 464}),
+    ],
+)
+def test_the_stop_after_ten_tries_without_gain_is_an_option(shape, source, target, memory, seeks):
+    problem = raw(shape, source, target, memory, dtype="u1")
+    for stop_after, expected in seeks.items():
+        assert estimate(keep.propose(problem, stop_after=stop_after), problem).seeks == expected
+
+
 def test_axes_that_are_read_short_are_not_kept():
     problem = small(2, 4)
     (made,) = keep.propose(problem).passes

@@ -122,8 +122,8 @@ def read_cuts(problem: Problem, axis: int, limit: int, most: int) -> list[Axis]:
         slow = [one for one in usable if one not in quick and countable(one, target, MAX_CUTS)]
         quick += sorted(_short(problem, slow), key=_longest)[:1]
     strangers = [one for one in quick if one not in best]
-    aligned = _spread([one for one in quick if one in best], max(most - len(strangers), 2 * most // 3))
-    return sorted([*aligned, *_spread(strangers, most - len(aligned))], key=_longest)
+    aligned = spread([one for one in quick if one in best], max(most - len(strangers), 2 * most // 3))
+    return sorted([*aligned, *spread(strangers, most - len(aligned))], key=_longest)
 
 
 def _short(problem: Problem, cuts: Iterable[Axis]) -> list[Axis]:
@@ -135,7 +135,7 @@ def _longest(axis: Axis) -> int:
     return -axis.largest
 
 
-def _spread(found: Sequence[Axis], most: int) -> list[Axis]:
+def spread(found: Sequence[Axis], most: int) -> list[Axis]:
     """At most `most` of the axes, evenly by length, the longest and the shortest included."""
     ordered = sorted(found, key=_longest)
     if len(ordered) <= most:

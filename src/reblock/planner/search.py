@@ -19,23 +19,22 @@ thinned; the answer is then marked `bounded`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 from itertools import permutations
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from reblock.cost.estimate import estimate, ideal_seconds, pass_seconds, touching_seconds
-from reblock.cost.flight import flight_bytes, piece_bytes
+from reblock.cost.estimate import estimate, ideal_seconds
+from reblock.cost.flight import flight_bytes
 from reblock.cost.memory import axis_carry, buffer_bytes, held_elements, long_axes
 from reblock.errors import Refused
-from reblock.geometry import Grid
-from reblock.model import Access, Pass, Plan, Problem
+from reblock.model import Pass, Plan, Problem
 from reblock.passes.family import fit
-from reblock.planner.points import Point, points_of, thin
+from reblock.passes.points import Point
+from reblock.passes.product import Floats, Prices, Product, Ranking
+from reblock.planner.points import points_of, thin
 from reblock.planner.thrift import least_memory, thrifty_plans
 from reblock.units import format_size
 
@@ -51,10 +50,6 @@ MANY_MORE = 12
 WORTH = 0.98
 #: Who is this near to what no plan can beat, or so many seconds, is not worth another search.
 NEAR, SOON = 1.02, 1.0
-
-Floats = npt.NDArray[np.float64]
-#: Sorts costs, or arrays of costs: the first entry decides, the others break ties.
-Ranking = Callable[[Any], tuple[Any, ...]]
 
 
 class Found(NamedTuple):
@@ -232,33 +227,6 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, sl
 
 
 # ---------------------------------------------------------------- the product
-class Side(NamedTuple):
-    """Counts of one side for every point of the product."""
-
-    opens: Floats
-    """Visits to objects."""
-    seeks: Floats
-    """Openings and runs inside partly touched objects."""
-    bytes: Floats
-    """Logical bytes."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Costs of every point of the product; has the fields of a Cost that rankings use."""
-
-    seeks: Floats
-    """Of both sides."""
-    bytes_read: Floats
-    """Logical bytes read."""
-    bytes_written: Floats
-    """Logical bytes written."""
-    seconds: Floats
-    """On the devices."""
-    peak_bytes: Floats
-    """Memory."""
-
-
 class Ranked(NamedTuple):
     """Passes that may fit, the one that is probably best first."""
 
@@ -272,12 +240,7 @@ class Ranked(NamedTuple):
 
 def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Ranked:
     """Passes that may fit, by what they probably cost."""
-    access = problem.source.partial_reads
-    if not points:
-        whole = Grid(())
-        alone = Pass(whole, whole, whole, (), _access(access), Access.UNITS)
-        return Ranked(np.zeros(1), np.zeros(1), lambda _: alone)
-    product = _Product(problem, points)
+    product = Product(problem, points)
     room = np.broadcast_to(product.least <= problem.memory_bytes, product.shape)
     where = np.argwhere(room)
     least, probable = (product.rank(key, memory) for memory in (product.least, product.likely))
@@ -287,113 +250,7 @@ def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Ranked
 
     def make(place: int) -> Pass:
         rank = order[place]
-        chosen = [axis[i] for axis, i in zip(points, where[rank].tolist(), strict=True)]
-        cuts = ((p.read.refine(p.tasks), p.write.refine(p.tasks), p.tasks) for p in chosen)
-        read, write, tasks = (Grid(tuple(axes)) for axes in zip(*cuts, strict=True))
-        writes = Access.UNITS if all(point.whole for point in chosen) else Access.RUNS
-        return Pass(read, write, tasks, tuple(range(len(points))), _access(not by_units[rank]), writes)
+        return product.make(where[rank].tolist(), range(len(points)), by_units=bool(by_units[rank]))
 
     ranks, memory = (np.broadcast_to(one, product.shape)[room][order] for one in (least.columns[0], product.least))
     return Ranked(ranks, memory, make)
-
-
-def _access(partial: bool) -> Access:  # noqa: FBT001 - a name for two constants
-    return Access.RUNS if partial else Access.UNITS
-
-
-class Ranks(NamedTuple):
-    """What every point of the product is ranked by."""
-
-    columns: list[Floats]
-    """The first decides, the others break ties."""
-    by_units: npt.NDArray[np.bool_]
-    """Where whole units are the better way to read."""
-
-
-class _Product:
-    """The product of all axes' points, as arrays that broadcast."""
-
-    def __init__(self, problem: Problem, points: list[list[Point]]) -> None:
-        self.problem, self.points = problem, points
-        self.shape = tuple(len(axis) for axis in points)
-        self.least, self.likely = self._least(), self._likely()
-        source, target = problem.source, problem.target
-        self._writes = self._side("writes", target.order, target.itemsize, indexed=False)
-        self._units = self._side("units", source.order, source.itemsize, indexed=source.indexed)
-        self._runs = self._side("runs", source.order, source.itemsize, indexed=False) if source.partial_reads else None
-
-    def rank(self, key: Ranking, memory: Floats) -> Ranks:
-        """Every point's rank, if it takes so much memory."""
-        units = key(self._prices(self._units, memory))
-        if self._runs is None:
-            return Ranks(list(units), np.array(True))
-        runs = key(self._prices(self._runs, memory))
-        better = np.asarray(units[0] < runs[0])
-        return Ranks([np.where(better, a, b) for a, b in zip(units, runs, strict=True)], better)
-
-    def _prices(self, reads: Side, memory: Floats) -> Prices:
-        source, target, writes = self.problem.source, self.problem.target, self._writes
-        devices = (self.problem.devices[0], self.problem.devices[2])
-        seconds = pass_seconds(reads, writes, source, target, devices)
-        cached = writes.bytes * (1 - self._times(lambda p: p.whole))
-        seconds = seconds + touching_seconds(memory, cached, devices[1])
-        return Prices(reads.seeks + writes.seeks, reads.bytes, writes.bytes, seconds, memory)
-
-    def _column(self, axis: int, value: Callable[[Point], float]) -> Floats:
-        column = np.array([value(point) for point in self.points[axis]], np.float64)
-        return column.reshape([-1 if d == axis else 1 for d in range(len(self.points))])
-
-    def _times(self, value: Callable[[Point], float]) -> Floats:
-        return reduce(np.multiply, [self._column(axis, value) for axis in range(len(self.points))])
-
-    def _side(self, name: str, order: tuple[int, ...], itemsize: int, *, indexed: bool) -> Side:
-        """The seek model of `cost.seeks`, on the whole product at once."""
-        opens = self._times(lambda p: getattr(p, name).pairs)
-        moved = self._times(lambda p: getattr(p, name).length) * itemsize
-        if indexed:
-            return Side(opens, 2 * opens + self._times(lambda p: getattr(p, name).touched), moved)
-        inside: Floats = np.zeros((1,) * len(self.points))
-        for place, axis in enumerate(order):
-            term = self._column(axis, lambda p: getattr(p, name).cut)
-            for outer in order[:place]:
-                term = term * self._column(outer, lambda p: getattr(p, name).touched)
-            for inner in order[place + 1 :]:
-                term = term * self._column(inner, lambda p: getattr(p, name).whole)
-            inside = inside + term
-        return Side(opens, opens + inside, moved)
-
-    def _least(self) -> Floats:
-        """Boxes that one read block touches, or the carry over the axis that is best outermost."""
-        volume = self._times(lambda p: p.length)
-        carries = [
-            volume * self._column(axis, lambda p: p.carry / max(p.length, 1)) for axis in range(len(self.points))
-        ]
-        needs = np.maximum(self._times(lambda p: p.touched), reduce(np.minimum, carries)) * self.problem.target.itemsize
-        # One part in a billion less, so that rounding discards nothing that fits.
-        return (needs if self.problem.held else needs + self._flight()) * (1 - 1e-9)
-
-    def _likely(self) -> Floats:
-        """What is carried across each axis for the blocks of those outside of it, with the best axis outermost."""
-        axes = range(len(self.points))
-        length, touched, carry = (
-            [self._column(axis, lambda p, name=name: getattr(p, name)) for axis in axes]  # type: ignore[misc]
-            for name in ("length", "touched", "carry")
-        )
-        sums = []
-        for outermost in axes:
-            held, outer = np.zeros(()), np.ones(())
-            for axis in (outermost, *(a for a in axes if a != outermost)):
-                held, outer = held * length[axis] + outer * carry[axis], outer * touched[axis]
-            sums.append(held + outer)
-        needs = reduce(np.minimum, sums) * self.problem.target.itemsize
-        return needs if self.problem.held else needs + self._flight()
-
-    def _flight(self) -> Floats:
-        source, target = self.problem.source, self.problem.target
-        writing = target.encoding_bytes
-        if source.encoded:
-            return np.array(source.unit_memory_bytes + writing, np.float64)
-        if source.indexed:
-            return np.array(source.unit_bytes + writing, np.float64)
-        flight: Floats = piece_bytes(self._times(lambda p: p.visit), source) + writing
-        return flight
