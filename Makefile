@@ -1,6 +1,8 @@
 # `make demo` and `make test` set up all they need in .venv; everything else here is convenience.
 
 SHELL := /bin/bash
+# Warnings of the C compiler are errors here, but not where users install.
+export REBLOCK_STRICT_BUILD := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 

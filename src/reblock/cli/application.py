@@ -104,11 +104,10 @@ def _show_version(context: click.Context) -> NoReturn:
     """Print the version, and whether the engine is compiled."""
     from importlib.metadata import version
 
-    from reblock.api.machine import engine_name
+    from reblock.api.machine import engine_name, engine_notes
 
-    name = engine_name()
-    why = "" if name == "compiled" else " (slower; there was no C compiler when it was installed)"
-    emit(f"reblock {version('reblock')}\nengine: {name}{why}")
+    about = engine_notes() or (f"engine: {engine_name()}",)
+    emit("\n".join([f"reblock {version('reblock')}", *about]))
     context.exit()
 
 

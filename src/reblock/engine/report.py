@@ -113,7 +113,7 @@ class Report:
     """Where the time went."""
 
     engine: str = ""
-    """What moved the bytes: `compiled`, or `numpy` where there was no C compiler."""
+    """What moved the bytes: `compiled`, or `numpy` where the compiled engine cannot be used."""
 
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"

@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     first: int
     """Number of the first one among those of the read box."""
     table: Ints
-    """One row per visit: see `reading.c`."""
+    """One row per visit: see `moves.h`."""
     files: Files
     """The units."""
     bytes: int
