@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -280,8 +281,14 @@ def test_libraries_share_no_reader_with_us(target: str, monkeypatch: pytest.Monk
     def forbidden(*_: Any, **__: Any) -> Any:
         raise AssertionError("a library reads, and we do not")
 
-    for place in ("region.load", "comparing.load", "reading.read_units", "reading.open_raw", "disk.Disk.reader"):
-        monkeypatch.setattr(f"reblock.engine.{place}", forbidden)
+    readers = "pipeline.readers"
+    for module, name in {
+        "region": "load",
+        "compare": "load",
+        f"{readers}.python": "read_units",
+        f"{readers}.opener": "Opener",
+    }.items():
+        monkeypatch.setattr(sys.modules[f"reblock.engine.{module}"], name, forbidden)
     with pytest.raises(AssertionError):
         reblock.verify("x.npy", target)
     options = {"region": "2:20,1:", "transpose": "1,0"}

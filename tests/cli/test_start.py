@@ -28,8 +28,8 @@ HEAVY = {
     "subprocess",
     "zarr",
 }
-#: All modules, those of Python and numpy included; 372 when this was written.
-MOST_MODULES = 420
+#: All modules, those of Python and numpy included; 421 when this was written, half of them from Python and numpy.
+MOST_MODULES = 440
 
 CODE = """
 import sys
@@ -46,7 +46,7 @@ def test_a_small_run_loads_little(sample: Any, here: Path, words: list[str]) -> 
     command = [sys.executable, "-c", CODE, "run", "x.npy", "y.zarr", "--chunks", "-1,10", "--quiet", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     loaded = set(done.stderr.split())
-    assert "reblock.engine.pipeline" in loaded
+    assert "reblock.engine.pipeline.execute" in loaded
     assert loaded & HEAVY == set()
     assert len(loaded) <= MOST_MODULES
 

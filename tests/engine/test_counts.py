@@ -142,7 +142,7 @@ def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: 
             super().__init__(limit, with_room)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("reblock.engine.memory.claims.Buffers", Watched)
+    monkeypatch.setattr("reblock.engine.memory.allocator.Buffers", Watched)
     source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
     fill(source, np.arange(400, dtype="u2").reshape(20, 20))
     target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reblock.engine import digest
+from reblock.engine.digest import formula as digest
 from reblock.engine.digest import reference_sums, sums, text
 from reblock.engine.native import component, library
 from reblock.model import Sums

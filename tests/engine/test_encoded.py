@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import encoded, native
+from reblock.engine import native
+from reblock.engine.pipeline.readers import encoded
 from reblock.model import Decoder
 from reblock.model.codec import Codec
 from reblock.storage import registry

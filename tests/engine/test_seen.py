@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import native, seen
-from reblock.engine.seen import Seen
+from reblock.engine import native
+from reblock.engine import source_state as seen
+from reblock.engine.source_state import Seen
 from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.storage.media.local import LOCAL

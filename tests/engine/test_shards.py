@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import View, native, reading, rows
-from reblock.engine.scatter import Scatter
-from reblock.engine.writing import Boxes
+from reblock.engine import View, native
+from reblock.engine.pipeline.readers import python as reading
+from reblock.engine.pipeline.readers import table as rows
+from reblock.engine.pipeline.scatter import Scatter
+from reblock.engine.pipeline.writers.target import Boxes
 from reblock.errors import CorruptError, ExternalError
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout

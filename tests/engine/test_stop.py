@@ -15,9 +15,12 @@ import pytest
 
 import reblock
 from reblock.api.machine import cores
-from reblock.engine import native, pipeline, recheck, writing
-from reblock.engine.memory import claims
-from reblock.engine.seen import Seen
+from reblock.engine import native
+from reblock.engine.digest import recheck
+from reblock.engine.memory import allocator as claims
+from reblock.engine.pipeline import execute as pipeline
+from reblock.engine.pipeline.writers import target as writing
+from reblock.engine.source_state import Seen
 from reblock.engine.view import View
 
 BOXES = 72

@@ -1,8 +1,8 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
-from reblock.engine.chain import Scratch, execute_plan
-from reblock.engine.comparing import Difference, Side, compare
-from reblock.engine.pipeline import execute
+from reblock.engine.compare import Difference, Side, compare
+from reblock.engine.pipeline.chain import Scratch, execute_plan
+from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import load
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times

@@ -10,11 +10,20 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.engine.memory.buffers import Memory, Region, Staging
-from reblock.engine.opener import Opener
-from reblock.engine.reading import Loaded, Visit, full_axes, missing, open_raw, read_raw, read_units, visits
+from reblock.engine.pipeline.readers.opener import Opener
+from reblock.engine.pipeline.readers.python import (
+    Loaded,
+    Visit,
+    full_axes,
+    missing,
+    open_raw,
+    read_raw,
+    read_units,
+    visits,
+)
+from reblock.engine.pipeline.writers.target import Boxes, Buffer, Writer, fill_element
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
-from reblock.engine.writing import Boxes, Buffer, Writer, fill_element
 from reblock.model import PIECE_BYTES, Index, Pass, Store, Traffic
 
 

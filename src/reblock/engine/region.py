@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from reblock.engine.memory.buffers import Staging
-from reblock.engine.opener import Opener
-from reblock.engine.reading import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
+from reblock.engine.pipeline.readers.opener import Opener
+from reblock.engine.pipeline.readers.python import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
+from reblock.engine.pipeline.writers.target import fill_element
 from reblock.engine.reference import require_fill
 from reblock.engine.view import Array, View
-from reblock.engine.writing import fill_element
 from reblock.errors import InfeasibleError
 from reblock.geometry import Box
 from reblock.geometry.runs import pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from reblock.engine.seen import Seen
+from reblock.engine.source_state import Seen
 from reblock.model import Ledger
 
 #: Called with the number of a pass, and how many of its elements have just arrived, or have just been written.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reblock.engine.recheck import recheck
+from reblock.engine.digest.recheck import recheck
 from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from reblock.engine import View
-from reblock.engine.recheck import reread
-from reblock.engine.seen import Look, Seen
+from reblock.engine.digest.recheck import reread
+from reblock.engine.source_state import Look, Seen
 from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
 from reblock.model import Layout, Pass, Sums

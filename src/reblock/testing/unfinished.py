@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reblock.engine.region import load
-from reblock.engine.seen import Seen
+from reblock.engine.source_state import Seen
 from reblock.engine.view import View
 from reblock.errors import StorageError, UsageError
 from reblock.geometry import Box

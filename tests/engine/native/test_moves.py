@@ -13,8 +13,8 @@ import zarr
 import reblock
 from reblock.cost.seeks import traffic
 from reblock.engine import execute_in_order
+from reblock.engine.pipeline.writers.target import is_verbatim
 from reblock.engine.view import View
-from reblock.engine.writing import is_verbatim
 from reblock.storage import registry
 from reblock.testing.recording import RecordingMedium
 

@@ -1,6 +1,6 @@
 """Calls of the compiled library, on arrays and paths.
 
-Each has a counterpart in Python that does the same (`reading.py`, `encoded.py`, `writing.py`, `scatter.py`), for
+Each has a counterpart in Python that does the same (in `engine/pipeline`), for
 machines without the library and for tests to compare with.
 """
 

@@ -74,7 +74,7 @@ class ResultStruct(Structure):
 
 
 class LookStruct(Structure):
-    """What many files look like: see `seen.py`."""
+    """What many files look like: see `source_state.py`."""
 
     _fields_ = (
         *(("firm", c_uint64), ("full", c_uint64), ("present", c_int64), ("newest", c_int64)),

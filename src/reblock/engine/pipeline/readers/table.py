@@ -1,7 +1,7 @@
 """Rows: the units that a read box meets, as a table for the compiled loop.
 
-What `reading.visits` makes one by one is made here for many units at once: small chunks must not drown in the
-interpreter. Raw objects so large that they are read in several pieces stay with `reading`.
+What `python.visits` makes one by one is made here for many units at once: small chunks must not drown in the
+interpreter. Raw objects so large that they are read in several pieces stay with `python`.
 
 Units that lie in shards come shard by shard, so that an index is read once. Along one axis, a read box that meets
 eight units in three shards walks through them like this ::
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.reading import no_index
-from reblock.engine.scatter import Window
+from reblock.engine.pipeline.readers.python import no_index
+from reblock.engine.pipeline.scatter import Window
 from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints

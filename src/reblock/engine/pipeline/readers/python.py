@@ -18,7 +18,7 @@ import numpy as np
 
 from reblock.engine.memory.buffers import STORED
 from reblock.engine.native import PROBLEMS, ResultStruct
-from reblock.engine.opener import Opener, changed
+from reblock.engine.pipeline.readers.opener import Opener, changed
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, shaped
 from reblock.errors import CorruptError, DiskError

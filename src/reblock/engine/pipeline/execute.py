@@ -23,8 +23,7 @@ from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
-from reblock.engine import rows
-from reblock.engine.encoded import Units
+from reblock.engine.memory.allocator import MOST_CLAIMS, claims
 from reblock.engine.memory.buffers import (
     PATIENCE_SECONDS,
     Berths,
@@ -37,10 +36,10 @@ from reblock.engine.memory.buffers import (
     keep_freed_memory,
     return_freed_memory,
 )
-from reblock.engine.memory.claims import MOST_CLAIMS, claims
-from reblock.engine.opener import Opener
-from reblock.engine.raw import Raw, compiled_moves
-from reblock.engine.reading import (
+from reblock.engine.pipeline.readers import table as rows
+from reblock.engine.pipeline.readers.encoded import Units
+from reblock.engine.pipeline.readers.opener import Opener
+from reblock.engine.pipeline.readers.python import (
     Decoding,
     Loaded,
     Piece,
@@ -52,14 +51,15 @@ from reblock.engine.reading import (
     visits,
     without_scratch,
 )
+from reblock.engine.pipeline.readers.raw import Raw, compiled_moves
+from reblock.engine.pipeline.readers.shards import Shards, shards
+from reblock.engine.pipeline.scatter import Scatter, Window
+from reblock.engine.pipeline.stop import Stop
+from reblock.engine.pipeline.writers.target import Boxes, Buffer, Writer, fill_element, is_verbatim
 from reblock.engine.reference import require_fill, visit_traffic
 from reblock.engine.report import Measured, Times
-from reblock.engine.scatter import Scatter, Window
-from reblock.engine.shards import Shards, shards
-from reblock.engine.stop import Stop
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
-from reblock.engine.writing import Boxes, Buffer, Writer, fill_element, is_verbatim
 from reblock.errors import UsageError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints

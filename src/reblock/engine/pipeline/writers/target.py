@@ -16,7 +16,7 @@ import numpy as np
 from reblock.engine import native
 from reblock.engine.digest import sums
 from reblock.engine.memory.buffers import Memory
-from reblock.engine.reading import Loaded
+from reblock.engine.pipeline.readers.python import Loaded
 from reblock.engine.report import Times
 from reblock.engine.view import Array, View, part, shaped
 from reblock.errors import DiskError

@@ -1,7 +1,7 @@
 """Encoded units, many in a job: read, decoded and scattered by the compiled loop, where it can decode them.
 
 Where it cannot, each is read in one call, decoded in another and scattered in a third. What is out of the ordinary,
-such as a unit that is not stored or lies behind a link, is left to `reading`, which does the same one step at a time
+such as a unit that is not stored or lies behind a link, is left to `python`, which does the same one step at a time
 and has the words for what is wrong.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 from reblock.engine import native
 from reblock.engine.memory.buffers import STORED
 from reblock.engine.native.structs import DecoderStruct
-from reblock.engine.reading import Decoding, corrupt
+from reblock.engine.pipeline.readers.python import Decoding, corrupt
+from reblock.engine.pipeline.readers.table import Files, Rows
+from reblock.engine.pipeline.scatter import Window, take
+from reblock.engine.pipeline.writers.target import Buffer
 from reblock.engine.report import Times
-from reblock.engine.rows import Files, Rows
-from reblock.engine.scatter import Window, take
 from reblock.engine.view import View
-from reblock.engine.writing import Buffer
 from reblock.errors import CorruptError, DiskError
 from reblock.geometry.axis import Ints
 from reblock.model import Extent, Flat, Medium, Scratch, Traffic

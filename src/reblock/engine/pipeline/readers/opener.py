@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reblock.engine.seen import Seen
+from reblock.engine.source_state import Seen
 from reblock.errors import ChangedError, StorageError
 from reblock.model import Medium, ReadHandle, Store
 

@@ -1,7 +1,7 @@
 """Shards: where the units of a source lie that are found through an index inside their object.
 
 Indices are asked in the threads that read, for many units at once. One that is out of the ordinary, such as that of a
-file that is not there or lies behind a link, is left to `reading`, which has the words for what is wrong.
+file that is not there or lies behind a link, is left to `python`, which has the words for what is wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.rows import Files, Rows, locate
+from reblock.engine.pipeline.readers.table import Files, Rows, locate
 from reblock.engine.view import View
 from reblock.geometry.axis import Ints
 from reblock.model import Extent, Index, Traffic

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.encoded import Done
-from reblock.engine.opener import Opener
-from reblock.engine.reading import raise_problem
+from reblock.engine.pipeline.readers.encoded import Done
+from reblock.engine.pipeline.readers.opener import Opener
+from reblock.engine.pipeline.readers.python import raise_problem
+from reblock.engine.pipeline.readers.table import Rows
+from reblock.engine.pipeline.scatter import Window, take
 from reblock.engine.report import Times
-from reblock.engine.rows import Rows
-from reblock.engine.scatter import Window, take
 from reblock.engine.view import Array, View
 from reblock.engine.watch import Watch
 from reblock.geometry.axis import Ints

@@ -19,8 +19,8 @@ from time import perf_counter
 import numpy as np
 
 from reblock.engine.memory.buffers import Buffers, slabs
-from reblock.engine.scatter import Scatter, Window
-from reblock.engine.writing import Buffer, Writer
+from reblock.engine.pipeline.scatter import Scatter, Window
+from reblock.engine.pipeline.writers.target import Buffer, Writer
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Execution

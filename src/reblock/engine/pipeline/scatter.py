@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.reading import Loaded
+from reblock.engine.pipeline.readers.python import Loaded
+from reblock.engine.pipeline.writers.target import Boxes, Buffer
 from reblock.engine.view import Array
-from reblock.engine.writing import Boxes, Buffer
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Index

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from reblock.engine.pipeline import execute
+from reblock.engine.pipeline.execute import execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
 from reblock.engine.watch import Watch

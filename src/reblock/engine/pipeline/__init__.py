@@ -1,0 +1,1 @@
+"""The pipeline: carries out one pass with threads that read, encode and write."""

@@ -1,0 +1,1 @@
+"""Writers: how complete write boxes get to the target."""
