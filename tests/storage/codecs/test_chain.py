@@ -339,7 +339,7 @@ def test_codecs_that_round_are_written_when_asked_for(tmp_path: Path, format: An
 
 def test_filters_come_first_in_v3() -> None:
     codec = Codec.parse('[{"id": "crc32"}, {"id": "delta", "dtype": "|u1"}]')
-    with pytest.raises(UsageError, match="filters of elements first"):
+    with pytest.raises(UsageError, match="filters of elements must come before"):
         FORMAT.adapt(Schema((8,), np.dtype("|u1"), (4,), codec=codec), {"codec"})
 
 

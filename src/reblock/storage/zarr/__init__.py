@@ -1,1 +1,1 @@
-"""Zarr, versions 2 and 3: chunks and shards as files below a folder, metadata in JSON beside them."""
+"""Zarr, versions 2 and 3: chunks and shards as files below a folder, with metadata in JSON."""

@@ -1,4 +1,4 @@
-"""What lies in the folder of a zarr array and does not belong to it."""
+"""Files and folders in a zarr array's folder that do not belong to the array."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reblock.storage.zarr.meta import Meta
 
 _OF_ARRAYS = {3: ("zarr.json",), 2: (".zarray", ".zattrs", FILE)}
 _OF_GROUPS = {3: ("zarr.json",), 2: (".zgroup", ".zattrs", ".zmetadata")}
-#: Whether a name may stand at one level of the keys.
+#: Whether a name is valid at one level of the chunk keys.
 Level = Callable[[str], bool]
 
 
 def strangers(path: str, parts: Sequence[str], meta: Meta, roots: Roots) -> Iterator[str]:
-    """Names below a path that belong neither to the one array in it nor to the groups that lead there.
+    """Names below a path that belong neither to the one array in it nor to the groups above the array.
 
-    Chunks are known by their names; none is looked at.
+    Chunks are recognised by name, without a `stat`.
     """
     for depth, part in enumerate(parts):
         folder = os.path.join(path, *parts[:depth])
@@ -46,7 +46,7 @@ def _of_group(folder: str, shown: str, part: str, version: int, roots: Roots) ->
 
 
 def _levels(meta: Meta) -> list[Level]:
-    """What a key is made of, folder by folder."""
+    """Checks for the parts of a key, one for each folder level."""
     counts = meta.layout.objects.counts
     if meta.separator != "/" or not counts:
         return [lambda name: _is_key(name, meta, counts)]

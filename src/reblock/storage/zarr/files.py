@@ -21,7 +21,7 @@ _WHERE = "new array"
 
 
 def metadata_files(schema: Schema, parts: Sequence[str], version: int) -> list[tuple[str, bytes]]:
-    """Names and bytes of the metadata of a new array and the groups above it, the array's own last."""
+    """Names and bytes of the metadata files of a new array and of the groups above it; the array's own is last."""
     groups = ["/".join(parts[:n]) for n in range(len(parts))]
     below = "".join(part + "/" for part in parts)
     if version == 3:
@@ -38,7 +38,7 @@ def metadata_files(schema: Schema, parts: Sequence[str], version: int) -> list[t
 
 
 def describe(schema: Schema, version: int) -> Meta:
-    """What a store of an adapted schema would be: its files, as they would be read back; no I/O."""
+    """The metadata of an adapted schema after a round trip through its encoded files; no I/O."""
     files = {name: parse_json(data, where=_WHERE) for name, data in metadata_files(schema, (), version)}
     if version == 2:
         return parse_v2(files[".zarray"], files.get(".zattrs", {}), where=_WHERE)
@@ -97,7 +97,7 @@ def _codecs_v3(stages: Sequence[Stage], dtype: np.dtype[Any]) -> list[dict[str, 
 def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
     """The `.zarray` and the `.zattrs` of an adapted schema."""
     configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
-    # A chain that ends in a filter has no compressor.
+    # A chain whose last stage is a filter has no compressor.
     last = configs.pop() if configs and schema.codec.stages[-1].name not in FILTERS else None
     attributes = dict(schema.attributes)
     if schema.axes is not None:
@@ -119,6 +119,6 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
 def _config_v2(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:
     settings = config(stage, dtype)
     if stage.name == "blosc" and stage.get("typesize") is None:
-        # numcodecs before 0.16 has no such setting, and takes the array's own anyway.
+        # numcodecs before 0.16 has no such setting, and uses the array's own anyway.
         del settings["typesize"]
     return settings

@@ -1,4 +1,4 @@
-"""The zarr formats: chunks and shards of v2 and v3 arrays as files below a folder, metadata in JSON beside them."""
+"""The zarr formats: open and create v2 and v3 arrays."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from reblock.storage.zarr.files import describe, metadata_files
 from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
 from reblock.storage.zarr.schema import adapt
 
-#: Folders that are looked at in search of the arrays of a group; one with a long document counts for more.
+#: The most folders that are searched for the arrays of a group; a folder with a long document counts for more.
 _MANY_FOLDERS = 10_000
 _LONG_BYTES = 1024
-#: Chunks that are looked at before an array is read in parts of chunks.
+#: Chunks whose headers are read before an array is read in parts of chunks.
 _HEADS = 8
 
 
@@ -53,17 +53,17 @@ class ZarrStore(ByExtent):
     inner: str
     """Path of the array inside it."""
     meta: Meta
-    """What the metadata says."""
+    """The parsed metadata."""
     roots: Roots | None = None
-    """The folder, links resolved, and what is allowed beside it; None for a new one."""
+    """The real folder, and other folders that are allowed; None for a new array."""
     made_of: Schema | None = field(default=None, repr=False)
-    """What a new array is to be, which `commit` writes down."""
+    """The schema of a new array, which `commit` writes; None for an existing one."""
     parts: Parts | None = None
-    """The parts that chunks are read in; None = whole."""
+    """The parts in which chunks are read; None = whole chunks."""
     stored_bytes: tuple[int, ...] = ()
-    """Bytes of the stored chunks, where they were looked at."""
+    """Stored sizes of the chunks, if they were looked up."""
     medium: Medium = LOCAL
-    """Where the folder lies."""
+    """The medium of the folder."""
 
     @property
     def format(self) -> str:
@@ -98,7 +98,7 @@ class ZarrStore(ByExtent):
 
     @cached_property
     def folder(self) -> str:
-        """Where the array's keys start."""
+        """The folder below which the array's keys are."""
         return os.path.join(self.path, self.inner) if self.inner else self.path
 
     @cached_property
@@ -167,17 +167,17 @@ class ZarrStore(ByExtent):
         try:
             sizes = tuple(chain.from_iterable(map(self._sizes, self.layout.objects.indices())))
         except (DiskError, FormatError, CorruptError):
-            # Who reads it says what is wrong with it.
+            # The reader reports what is wrong with it.
             return self
         return replace(self, stored_bytes=sizes)
 
     def _sizes(self, index: Index) -> Sequence[int]:
-        """Bytes of the chunks that a file holds."""
+        """Stored sizes of the chunks in a file."""
         path, shard = self._path(index), self.meta.shard
         with disk_errors("look at", path), suppress(FileNotFoundError):
             found = os.lstat(path)
             if not stat.S_ISREG(found.st_mode):
-                raise FormatError(f"{path}: a regular file was expected")
+                raise FormatError(f"{path}: not a regular file")
             return [found.st_size] if shard is None else zarr_shards.sizes(shard, path, self.roots)
         return []
 
@@ -190,7 +190,7 @@ class ZarrStore(ByExtent):
         return replace(self, parts=found.pop()) if len(found) == 1 and None not in found else None
 
     def _heads(self) -> Iterator[bytes]:
-        """How some of the chunks begin that are there."""
+        """The first bytes of some of the stored chunks."""
         grid = self.layout.objects
         for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
             index = tuple(map(int, np.unravel_index(number, grid.counts)))
@@ -234,12 +234,12 @@ class ZarrStore(ByExtent):
         self._write_indices()
         schema = replace(self.made_of, record=record)
         for name, data in metadata_files(schema, _parts(self.path, self.inner), self.meta.version):
-            # The array's own metadata comes last: before that, nothing opens here.
+            # The array's own metadata comes last: until then, no array can be opened here.
             _replace_file(os.path.join(self.path, name), data)
         sync(os.path.dirname(os.path.abspath(self.path)))
 
     def _write_indices(self) -> None:
-        """Shards that were written chunk by chunk get their indices."""
+        """Write the indices of shards that were written chunk by chunk."""
         if self._shards is None:
             return
         paths = []
@@ -253,7 +253,7 @@ class ZarrStore(ByExtent):
 
 @dataclass(frozen=True)
 class ZarrFormat:
-    """Opens zarr arrays of both versions, creates those of one."""
+    """Opens zarr arrays of both versions, and creates those of one."""
 
     name: str
     """As in `--to`."""
@@ -275,7 +275,7 @@ class ZarrFormat:
         if not _is_group(folder):
             with disk_errors("open", folder):
                 os.scandir(folder).close()
-            raise FormatError(f"{folder}: no zarr array or group, there is no zarr.json, .zarray or .zgroup")
+            raise FormatError(f"{folder}: not a zarr array or group, there is no zarr.json, .zarray or .zgroup")
         found = list(islice(_arrays(folder, roots), 21))
         if len(found) == 1:
             return self.open(path, "/".join([*_parts(path, inner), found[0]]), allow)
@@ -317,13 +317,13 @@ class ZarrFormat:
 
 
 def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list[Index]:
-    """Places of units in the object that holds them, of which it has so many along each axis."""
+    """Indices of units inside their object, which has `counts` units along each axis."""
     return [tuple(u - i * n for u, i, n in zip(unit, index, counts, strict=True)) for unit in units]
 
 
 # ---------------------------------------------------------------- metadata files
 def _replace_file(path: str, data: bytes) -> None:
-    """Write a file that is either whole or not there, whenever the power fails."""
+    """Write a file atomically and durably: after a power failure it is complete or absent."""
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.draft")
     with disk_errors("write", path):
@@ -335,7 +335,7 @@ def _replace_file(path: str, data: bytes) -> None:
 
 
 def _read_array(folder: str, roots: Roots) -> Meta | None:
-    """The array in a folder, or None where there is none."""
+    """The array in a folder, or None."""
     path = os.path.join(folder, "zarr.json")
     if os.path.lexists(path):
         document = load_json(path, roots)

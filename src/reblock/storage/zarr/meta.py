@@ -1,4 +1,4 @@
-"""Metadata of a zarr array: the documents of v2 and v3, read into one description."""
+"""Metadata of a zarr array: parses the documents of v2 and v3 into one description."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from reblock.storage.records import MEMBER, take_record
 from reblock.storage.zarr.nested import Nested
 from reblock.storage.zarr.values import dtype_v2, dtype_v3, fill_from_json
 
-#: The attribute in which xarray keeps names of axes in v2.
+#: The attribute in which xarray stores axis names in v2.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
-#: Largest index of a shard; it is held three times while it is read.
+#: The largest index of a shard in bytes; three copies of it exist while it is read.
 INDEX_BYTES = 1 << 25
-#: Most codecs of an array: each is applied to each chunk.
+#: The most codecs of an array; each is applied to each chunk.
 _MANY_CODECS = 32
-#: Shards inside each other.
+#: The deepest nesting of shards.
 _MANY_SHARDS = 8
-_NESTED_NOTE = "shards that lie in others, or have codecs around them, are read as chunks"
-#: What zarr-python assumes where a shard does not say how its index is stored.
+_NESTED_NOTE = "shards inside other shards, or with codecs around them, are read as chunks"
+#: What zarr-python assumes if a shard does not say how its index is stored.
 _INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 _V3_KEYS = {
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
@@ -43,10 +43,10 @@ _V3_KEYS = {
 
 @dataclass(frozen=True)
 class Shard:
-    """How units lie in a shard."""
+    """The arrangement of units in a shard."""
 
     axes: tuple[int, ...]
-    """The array's axes in the order that the shard has them."""
+    """The array's axes in the shard's order."""
     counts: tuple[int, ...]
     """Units along each axis of the shard, in the shard's order."""
     index: Chain
@@ -62,22 +62,22 @@ class Shard:
 
 @dataclass(frozen=True)
 class Meta:
-    """All that a store knows of its array."""
+    """Everything that a store knows about its array."""
 
     version: int
     """2 or 3."""
     schema: Schema
-    """What the array is."""
+    """The array's schema."""
     layout: Layout
-    """Where its elements lie."""
+    """The array's layout."""
     chain: Chain | Nested
     """How a unit is encoded."""
     prefix: str
-    """What comes before the first index in a key; without axes it is the key."""
+    """The part of a key before the first index; the whole key of an array without axes."""
     separator: str
-    """What stands between indices in a key."""
+    """The separator of indices in a key."""
     shard: Shard | None = None
-    """How units lie in an object, where there are shards."""
+    """The arrangement of units in a shard; None without shards."""
 
     def key(self, index: tuple[int, ...]) -> str:
         """Name of an object below the array's folder: numbers and separators only."""
@@ -88,7 +88,7 @@ class Meta:
 
 
 def _layout(schema: Schema) -> Layout:
-    """The layout of a schema: chunks of full size, also at the edges."""
+    """The layout of a schema: chunks have full size even at the edges."""
     units = Grid.of(schema.shape, schema.chunks, padded=True)
     if schema.shards is None and not schema.codec:
         return Layout.raw(schema.dtype, units, schema.order)
@@ -121,7 +121,7 @@ def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -
 
 # ---------------------------------------------------------------- v2, reading
 def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, where: str, record: Any = None) -> Meta:
-    """The array that a `.zarray` and its `.zattrs` describe, with what a run wrote down beside it."""
+    """The array that a `.zarray` and its `.zattrs` describe, with the record of the run that made it."""
     check_keys(document, ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order"), where=where)
     if document["zarr_format"] != 2:
         raise FormatError(f"{where}: zarr_format must be 2 here, not {show(document['zarr_format'])}")
@@ -160,7 +160,7 @@ def _codecs_v2(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _unknown(stages: list[Any]) -> bool:
-    """Whether a codec is there that makes objects of bytes: it is to be named rather than the object type."""
+    """Whether a codec turns bytes into objects: the error then names the codec, not the object type."""
     return any(
         isinstance(c, Mapping) and str(c.get("id")).startswith(("vlen", "json", "pickle", "msgpack")) for c in stages
     )
@@ -174,7 +174,7 @@ def _stage(value: Any, dtype: np.dtype[Any], where: str) -> Stage:
 
 
 def axes_v2(attributes: Mapping[str, Any], ndim: int) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
-    """Names of the axes from xarray's attribute, and the other attributes."""
+    """Axis names from xarray's attribute, and the other attributes."""
     names = attributes.get(DIMENSIONS)
     if isinstance(names, list) and len(names) == ndim and all(isinstance(n, str) for n in names):
         return tuple(names), {k: v for k, v in attributes.items() if k != DIMENSIONS}
@@ -225,7 +225,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     )
     layout = _layout(schema)
     if chain is not None:
-        # A shard around the units, its own bytes, and a unit of it.
+        # The shard around the units, its raw bytes, and one unit.
         taken = Coding(3 * layout.unit_bytes, 0)
         layout = replace(layout, codec="sharding_indexed", partial_reads=False, partial_writes=False, coding=taken)
     else:
@@ -236,7 +236,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
 def _check_extensions(document: Mapping[str, Any], where: str) -> None:
     if document["zarr_format"] != 3 or document["node_type"] != "array":
         raise FormatError(
-            f"{where}: an array of zarr_format 3 was expected, not "
+            f"{where}: expected an array of zarr_format 3, not "
             f"{show(document['node_type'])} of {show(document['zarr_format'])}"
         )
     if document.get("storage_transformers"):
@@ -244,7 +244,7 @@ def _check_extensions(document: Mapping[str, Any], where: str) -> None:
     for key in document.keys() - _V3_KEYS:
         value = document[key]
         if not isinstance(value, Mapping) or value.get("must_understand") is not False:
-            raise FormatError(f"{where}: field {show(key)} is not known, and may not be ignored")
+            raise FormatError(f"{where}: field {show(key)} is unknown, and may not be ignored")
 
 
 def _attributes(value: Any, where: str) -> dict[str, Any]:
@@ -284,21 +284,21 @@ def _keys_v3(value: Any, where: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Pipe:
-    """A list of v3 codecs, taken apart."""
+    """A parsed list of v3 codecs."""
 
     order: tuple[int, ...]
-    """Axes as the transposes leave them."""
+    """Order of the axes after the transposes."""
     dtype: np.dtype[Any]
     """The type with its byte order."""
     stages: tuple[Stage, ...]
-    """What is done to elements and bytes."""
+    """The stages on elements and bytes."""
     shard: Mapping[str, Any] | None
     """Configuration of a sharding codec."""
 
     @classmethod
     def of(cls, value: Any, ndim: int, dtype: np.dtype[Any], where: str) -> _Pipe:
         if not isinstance(value, list) or len(value) > _MANY_CODECS:
-            raise FormatError(f"{where}: codecs must be a list of {_MANY_CODECS} at the most, not {show(value)}")
+            raise FormatError(f"{where}: codecs must be a list of at most {_MANY_CODECS}, not {show(value)}")
         order, shard, to_bytes = tuple(range(ndim)), None, False
         stages: list[Stage] = []
         for name, settings in (_named(item, "codec", where) for item in value):
@@ -315,7 +315,7 @@ class _Pipe:
             else:
                 stages.append(_stage_v3(name, settings, dtype, where, to_bytes=to_bytes))
         if not to_bytes:
-            raise FormatError(f"{where}: none of the codecs makes bytes of elements: {show(value)}")
+            raise FormatError(f"{where}: none of the codecs turns elements into bytes: {show(value)}")
         if shard is not None and any(stage.name in FILTERS for stage in stages):
             raise FormatError(f"{where}: codec {stages[0].name!r} around sharding_indexed is not supported")
         _check_native(stages, dtype, where)
@@ -341,18 +341,18 @@ def _stage_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any], wher
     except ValueError as error:
         raise FormatError(f"{where}: {error}") from None
     if (stage.name in FILTERS) == to_bytes:
-        raise FormatError(f"{where}: codec {name!r} is {'after' if to_bytes else 'before'} the codec that makes bytes")
+        raise FormatError(f"{where}: codec {name!r} is {'after' if to_bytes else 'before'} the codec to bytes")
     return stage
 
 
 def _check_elementwise(stages: list[Stage], where: str) -> None:
-    """After a transpose zarr-python does not hand elements to such filters in the order in which they lie."""
+    """Refuse filters before a transpose: zarr-python does not pass them elements in memory order."""
     if odd := [stage.name for stage in stages if stage.name in ("delta", "packbits")]:
         raise FormatError(f"{where}: codec 'numcodecs.{odd[0]}' before a transpose is not supported")
 
 
 def _check_native(stages: list[Stage], dtype: np.dtype[Any], where: str) -> None:
-    """Filters of numcodecs see elements as they lie in memory; zarr-python misreads those that are byte-swapped."""
+    """Refuse numcodecs filters on byte-swapped elements, which zarr-python misreads."""
     filters = [stage.name for stage in stages if stage.name in FILTERS and stage.name != "bitround"]
     if filters and not dtype.isnative:
         raise FormatError(f"{where}: codec 'numcodecs.{filters[0]}' with byte-swapped elements is not supported")
@@ -361,12 +361,12 @@ def _check_native(stages: list[Stage], dtype: np.dtype[Any], where: str) -> None
 def _shard(
     outer: _Pipe, objects: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any], where: str
 ) -> tuple[Shard, tuple[int, ...], _Pipe]:
-    """The shard, its units' shape in the array's axes, and the codecs of a unit."""
+    """The shard, the shape of its units in the array's axes, and the codecs of a unit."""
     settings = outer.shard or {}
     stored = tuple(objects[a] for a in outer.order)
     inner_shape = _regular(settings.get("chunk_shape"), tuple(shape[a] for a in outer.order), dtype, where)
     if any(s % c for s, c in zip(stored, inner_shape, strict=True)):
-        raise FormatError(f"{where}: shards of {list(stored)} are no multiple of their chunks {list(inner_shape)}")
+        raise FormatError(f"{where}: shards of {list(stored)} are not multiples of their chunks {list(inner_shape)}")
     counts = tuple(s // c for s, c in zip(stored, inner_shape, strict=True))
     inner = _Pipe.of(settings.get("codecs"), len(shape), dtype, where)
     location = settings.get("index_location", "end")
@@ -387,12 +387,12 @@ def _shard(
 def _nested(
     pipe: _Pipe, chunk: tuple[int, ...], fill: Callable[[np.dtype[Any]], Any], where: str, depth: int = 0
 ) -> tuple[Chain | Nested, np.dtype[Any], tuple[Stage, ...]]:
-    """What decodes a whole chunk of some codecs, the type of its elements, and the codecs of the innermost unit."""
+    """The decoder of a whole chunk, the type of its elements, and the codecs of the innermost unit."""
     if pipe.shard is None:
         size = prod(chunk) * pipe.dtype.itemsize
         return _chain(list(pipe.stages), pipe.dtype, size, where), pipe.dtype, pipe.stages
     if depth == _MANY_SHARDS:
-        raise FormatError(f"{where}: codec 'sharding_indexed' more than {_MANY_SHARDS} times inside itself")
+        raise FormatError(f"{where}: codec 'sharding_indexed' is nested more than {_MANY_SHARDS} times")
     shard, sides, inner = _shard(pipe, chunk, chunk, pipe.dtype, where)
     unit = tuple(sides[a] for a in pipe.order)
     chain, dtype, stages = _nested(inner, unit, fill, where, depth + 1)

@@ -1,7 +1,7 @@
 """Shards that can only be decoded as a whole: inside other shards, or with codecs around them.
 
-zarr-python reads such arrays. Their chunks cannot be found without decoding all that is around them, so here a whole
-shard is one unit ::
+zarr-python reads such arrays. Their chunks cannot be found without decoding everything around them, so a whole shard is
+one unit ::
 
     stored ─ codecs around ─ shard: units and their index ─ each unit decoded, or fill ─ elements
 """
@@ -22,22 +22,22 @@ from reblock.model.codec import Codec
 from reblock.model.store import Bytes, Flat, Scratch, fresh
 from reblock.storage.codecs.chain import Chain
 
-#: An entry of an index that says: not stored.
+#: An index entry that means "not stored".
 ABSENT = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class Nested:
-    """A shard as one unit; it can be read, and is never written."""
+    """A shard as one unit; it can be read, but not written."""
 
     around: Codec
-    """What encodes the shard as a whole."""
+    """The codecs around the shard."""
     counts: tuple[int, ...]
     """Units along each axis of the shard."""
     unit: tuple[int, ...]
     """Shape of a unit, in the shard's axes."""
     order: tuple[int, ...]
-    """A unit's axes as they lie, outermost first."""
+    """Order of a unit's axes in memory, outermost first."""
     chain: Chain | Nested
     """How a unit is encoded."""
     index: Chain
@@ -53,17 +53,17 @@ class Nested:
         return True
 
     def limit(self, nbytes: int) -> int:
-        """Most bytes that a shard of `nbytes` may take when it is stored."""
+        """The most bytes that a shard of `nbytes` may take in stored form."""
         return Chain(self.around, self.dtype).sizes(self._most(nbytes), exact=False)[-1][0]
 
     def _most(self, nbytes: int) -> int:
-        """The same without the codecs around it."""
+        """The same without the codecs around the shard."""
         number = prod(self.counts)
         unit = nbytes // number
-        # Codecs add a page to a unit at the most, but not to each of many small ones.
+        # Codecs add at most a page to a unit, but not to each of many small ones.
         return number * min(self.chain.limit(unit), 3 * unit + 256) + self.index.limit(16 * number)
 
-    def decode(self, data: Bytes, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002 - it takes its own
+    def decode(self, data: Bytes, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002 - allocates its own
         """Decode into exactly `out.size` bytes."""
         shard = Chain(self.around, self.dtype).decode_some(data, self._most(out.size))
         whole = out.view(self.dtype).reshape([n * c for n, c in zip(self.counts, self.unit, strict=True)])
@@ -81,7 +81,7 @@ class Nested:
             whole[(*inside, ...)] = elements
 
     def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:  # noqa: ARG002 - never
-        """Not possible: new arrays have no such shards."""
+        """Not supported: new arrays have no such shards."""
         raise UsageError(f"{data.size:,} bytes cannot be written as shards inside shards; write chunks or shards")
 
     def _table(self, shard: Flat) -> npt.NDArray[np.uint64]:

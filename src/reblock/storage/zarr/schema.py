@@ -1,4 +1,4 @@
-"""From a schema to a new zarr array: what v2 and v3 can hold of it, and the documents that say so."""
+"""Adapt a schema to zarr: what v2 and v3 can hold of it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from reblock.storage.zarr.files import describe
 from reblock.storage.zarr.meta import INDEX_BYTES, axes_v2
 from reblock.storage.zarr.values import UNSTABLE_KINDS, extended, fill_bits_lost
 
-#: What is written where the source's codec cannot be kept.
+#: The codec that is used if the source's cannot be kept.
 USUAL = Codec.parse("blosc:zstd:3:shuffle")
-#: The same for chunks that are too long for Blosc.
+#: The same for chunks that are too large for Blosc.
 USUAL_LONG = Codec.parse("zstd:3")
-#: Most bytes of a chunk that a codec takes.
+#: The most bytes of a chunk that a codec accepts.
 _MOST_BYTES = {"blosc": 2**31 - 17, "lz4": 0x7E000000}
 
 
 class _Adapter:
-    """One schema on its way into zarr; what cannot be kept is an error where it was asked for, else a note."""
+    """Adapts one schema; what cannot be kept is an error if it was requested, otherwise a note."""
 
     def __init__(self, schema: Schema, asked: Collection[str], version: int) -> None:
         self.schema, self.asked, self.version = schema, asked, version
@@ -46,7 +46,7 @@ class _Adapter:
         self.dtype = schema.dtype
 
     def give_up(self, field: str, problem: str, instead: str) -> None:
-        """Something cannot be kept; `instead` says what is done about it."""
+        """Report something that cannot be kept; `instead` says what is done instead."""
         if field in self.asked:
             raise UsageError(f"zarr v{self.version}: {problem}")
         self.notes.append(f"{problem}; {instead}")
@@ -57,11 +57,11 @@ class _Adapter:
             raise UsageError(f"zarr v{self.version}: {problem}")
         if extended(self.dtype):
             raise UsageError(
-                f"zarr holds float64 and complex128 at the most, not {self.dtype}; try {option('dtype', 'f8')}"
+                f"zarr holds at most float64 and complex128, not {self.dtype}; try {option('dtype', 'f8')}"
             )
         if self.dtype.kind in "mM" and np.datetime_data(self.dtype)[0] == "generic":
             raise UsageError(
-                f"zarr has no dates and durations without a unit; try {option('dtype', self.dtype.str + '[s]')}"
+                f"zarr has no dates or durations without a unit; try {option('dtype', self.dtype.str + '[s]')}"
             )
         if self.version == 3 and self.dtype.kind in UNSTABLE_KINDS:
             self.notes.append(
@@ -69,7 +69,7 @@ class _Adapter:
                 "(zarr v2 has one)"
             )
         if self.version == 3 and self.dtype.str[0] == ">":
-            self.notes.append("byte order is kept in the chunks; zarr readers show little-endian, values are equal")
+            self.notes.append("byte order is kept in the chunks; zarr readers show little-endian with equal values")
 
     def chunks(self) -> tuple[int, ...]:
         if len(self.schema.chunks) != self.schema.ndim:
@@ -96,7 +96,7 @@ class _Adapter:
         if shards is None:
             return None
         if self.version == 2:
-            self.give_up("shards", f"shards {chunk_text(shards)} cannot be had, only zarr v3 has them", "left out")
+            self.give_up("shards", f"shards {chunk_text(shards)} are not possible, only zarr v3 has them", "left out")
             return None
         if self.dtype.kind == "V":
             self.give_up("shards", f"elements of {self.dtype.str} in shards cannot be read by zarr-python", "left out")
@@ -105,7 +105,7 @@ class _Adapter:
             raise UsageError(f"shards {chunk_text(shards)} must be {len(chunks)} lengths of at least 1")
         rounded = tuple(-(-s // c) * c for s, c in zip(shards, chunks, strict=True))
         if rounded != shards:
-            problem = f"shards {chunk_text(shards)} are no multiple of the chunks {chunk_text(chunks)}"
+            problem = f"shards {chunk_text(shards)} are not multiples of the chunks {chunk_text(chunks)}"
             self.give_up("shards", f"{problem}; {chunk_text(rounded)} would be", f"{chunk_text(rounded)} are used")
         count = prod(s // c for s, c in zip(rounded, chunks, strict=True))
         if 16 * count > INDEX_BYTES:
@@ -118,7 +118,7 @@ class _Adapter:
             raise UsageError(f"an axis order is a permutation of {list(straight)}, not {list(order)}")
         if self.version == 3 or order in (straight, straight[::-1]):
             return order
-        problem = f"axis order {list(order)} cannot be had, zarr v2 has C and Fortran order (v3 has any)"
+        problem = f"axis order {list(order)} is not possible, zarr v2 has C and Fortran order (v3 has any)"
         self.give_up("order", problem, "C order is used")
         return straight
 
@@ -129,13 +129,13 @@ class _Adapter:
         if not isinstance(value, np.generic) or value.dtype != self.dtype.newbyteorder("="):
             given, value = value, _cast(value, self.dtype)
             if value is None:
-                self.give_up("fill_value", f"fill value {show(given)} is no {self.dtype}", "0 is used")
+                self.give_up("fill_value", f"fill value {show(given)} is not of type {self.dtype}", "0 is used")
                 return zero
         if self.dtype.kind == "U" and not is_text(str(value)):
             self.give_up("fill_value", f"fill value {show(str(value))} is not Unicode", "empty text is used")
             return zero
         if self.version == 2 and fill_bits_lost(value, self.dtype):
-            self.give_up("fill_value", "zarr v2 has no words for the bits of this fill value", "a plain NaN is used")
+            self.give_up("fill_value", "zarr v2 cannot store the bits of this fill value", "a plain NaN is used")
             return _plain_nan(value)
         return value
 
@@ -146,7 +146,7 @@ class _Adapter:
         if fill is not None:
             found[FILL_VALUE] = fill_attribute_to_json(fill, version=self.version)
             if self.version == 3 and found[FILL_VALUE] != given[FILL_VALUE] and self.dtype.kind in "fc":
-                self.notes.append(f"attribute {FILL_VALUE!r} became base64 text: xarray keeps it so in zarr v3")
+                self.notes.append(f"attribute {FILL_VALUE!r} became base64 text, as xarray stores it in zarr v3")
         kept, changed = to_json(found)
         self.notes += [*ties, *singles, *changed]
         return kept
@@ -171,9 +171,9 @@ class _Adapter:
         if lossy:
             loss = f"codec {', '.join(stage.name for stage in lossy)} does not keep every bit"
             if "codec" in self.asked:
-                self.notes.append(f"{loss}: values may be rounded, as was asked for")
+                self.notes.append(f"{loss}: values may be rounded, as requested")
             else:
-                self.notes.append(f"{loss}; values are kept as they are, without it")
+                self.notes.append(f"{loss}; it is left out, and values are kept as they are")
                 codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
         if self.version == 3 and "codec" not in self.asked:
             codec = self.zlib_as_gzip(codec)
@@ -182,16 +182,16 @@ class _Adapter:
             self.give_up("codec", problem, f"{usual} is used")
             return usual
         if self.version == 3 and (others := [stage.name for stage in codec.stages if not specified(stage)]):
-            self.notes.append(f"codec {', '.join(others)} is not in zarr v3's specification: not every reader knows it")
+            self.notes.append(f"codec {', '.join(others)} is not in zarr v3's specification: some readers lack it")
         return codec
 
     def codec_problem(self, codec: Codec, chunk_bytes: int) -> str | None:
-        """Why a codec cannot be written, or None."""
+        """The reason why a codec cannot be written, or None."""
         for stage in codec.stages:
             if self.version == 3 and "codec" not in self.asked and not specified(stage):
-                return f"codec {codec} is not of zarr v3, which has {', '.join(sorted(V3))}; zarr2 has more"
+                return f"codec {codec} is not in zarr v3, which has {', '.join(sorted(V3))}; zarr2 has more"
             if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
-                return f"codec {stage.name} takes {most:,} bytes at the most, a chunk has {chunk_bytes:,}"
+                return f"codec {stage.name} takes at most {most:,} bytes, a chunk has {chunk_bytes:,}"
         try:
             for stage in codec.stages:
                 check(stage)
@@ -202,16 +202,16 @@ class _Adapter:
             Chain(codec, self.dtype).sizes(chunk_bytes)
             filters = [stage.name in FILTERS for stage in codec.stages]
             if self.version == 3 and filters != sorted(filters, reverse=True):
-                raise ValueError("zarr v3 has filters of elements first, then all that works on bytes")
+                raise ValueError("in zarr v3, filters of elements must come before codecs of bytes")
         except ValueError as error:
             return f"codec {codec} cannot be written: {error}"
         return None
 
     def zlib_as_gzip(self, codec: Codec) -> Codec:
-        """The same compression in the container that v3 has."""
+        """The same compression in v3's container."""
         if "zlib" not in codec.names:
             return codec
-        self.notes.append("codec zlib became gzip: zarr v3 has the same compression in that form only")
+        self.notes.append("codec zlib became gzip: zarr v3 has the same compression only in that form")
         stages = (_gzip(stage) if stage.name == "zlib" else stage for stage in codec.stages)
         return Codec(tuple(stages))
 
@@ -243,7 +243,7 @@ def _keeps(stage: Stage, dtype: np.dtype[Any]) -> bool:
     try:
         check(stage)
     except ValueError:
-        return True  # said later, in its own words
+        return True  # reported later, with its own message
     return lossless(stage, dtype)
 
 
@@ -268,7 +268,7 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _plain_nan(value: Any) -> Any:
-    """A NaN without payload where there was one with."""
+    """The value with a plain NaN for each NaN that has a payload."""
     parts = np.array([value]).view(f"f{value.dtype.itemsize // (2 if value.dtype.kind == 'c' else 1)}")
     parts[np.isnan(parts)] = np.nan
     return parts.view(value.dtype)[0]

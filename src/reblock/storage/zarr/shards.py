@@ -1,12 +1,11 @@
-"""Shards: how the chunks of a zarr array lie together in files, and how they are found and placed there.
+"""Shards: find the chunks of a zarr array in shards, and place new ones there.
 
-Encoded chunks have lengths that nobody knows before, so a new shard of them is made in memory, where its elements were
-if it is large, and written at once.
-Raw chunks all have one length: in a new array each has its place in the file from the start, is written there when it
-is complete, and memory never holds a shard ::
+The lengths of encoded chunks are unknown until they are encoded. So a new shard of them is built in memory (in the
+memory of its elements if it is large) and written at once. Raw chunks all have the same length: in a new array each has
+its position in the file from the start and is written there when it is complete, so memory never holds a shard ::
 
-    chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those that lie outside of the
-                                                     array are left out; the index is written when all chunks are
+    chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those outside the array are
+                                                     omitted; the index is written after all chunks
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Table = npt.NDArray[np.uint64]
 
 
 def by_chunk(meta: Meta) -> Meta:
-    """A new array whose shards are raw is written chunk by chunk; any other as it is."""
+    """The layout for writing: raw shards are written chunk by chunk; any other layout stays as it is."""
     layout = meta.layout
     if meta.shard is None or meta.chain:
         return meta
@@ -44,14 +43,14 @@ def by_chunk(meta: Meta) -> Meta:
 
 
 def per_shard(shard: Shard) -> tuple[int, ...]:
-    """Chunks along each of the array's axes in one shard."""
+    """The number of chunks in one shard along each of the array's axes."""
     counts = dict(zip(shard.axes, shard.counts, strict=True))
     return tuple(counts[axis] for axis in range(len(shard.axes)))
 
 
 # ---------------------------------------------------------------- reading
 def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index]) -> list[Extent | None]:
-    """Where chunks lie that have these places in a shard, by the stored bytes of its index."""
+    """Extents of the chunks at these positions in a shard, from the stored bytes of its index."""
     table = np.empty((*shard.counts, 2), shard.index.dtype)
     shard.index.decode(data, table.reshape(-1).view(np.uint8))
     most = meta.chain.limit(meta.layout.unit_bytes)
@@ -59,7 +58,7 @@ def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index
 
 
 def sizes(shard: Shard, path: str, roots: Roots | None) -> list[int]:
-    """Bytes of the chunks of a shard, by its index."""
+    """Stored sizes of the chunks of a shard, from its index."""
     size, table = shard.index_bytes, np.empty((*shard.counts, 2), shard.index.dtype)
     data = read_head(path, size, roots)[0] if shard.at_start else read_tail(path, size, roots)
     shard.index.decode(data, table.reshape(-1).view(np.uint8))
@@ -73,16 +72,16 @@ def _extent(meta: Meta, path: str, entry: Table, most: int) -> Extent | None:
     if offset == length == ABSENT:
         return None
     if offset + length >= 2**63 or not 1 <= length <= most or (length != most and not meta.chain):
-        raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes {most:,} bytes at the most")
+        raise CorruptError(f"{length:,} bytes at {offset:,} for a chunk that takes at most {most:,} bytes")
     return Extent(path, offset, length)
 
 
 # ---------------------------------------------------------------- writing, a shard at once
 def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scratch) -> Flat:
-    """Every chunk in the order of memory, none left out: which are fill only their bits can say.
+    """Encode a shard: all chunks in memory order, including those that hold only fill.
 
-    With `room`, which begins with the elements and goes on, the shard takes their place, one row of chunks after the
-    other; else it is made in scratch memory.
+    With `room`, which begins with the elements and is longer, the shard replaces them, one row of chunks after the
+    other; otherwise it is built in scratch memory.
     """
     layout, counts = meta.layout, [per_shard(shard)[axis] for axis in meta.layout.order]
     lengths = [int(meta.schema.chunks[axis]) for axis in layout.order]  # type: ignore[arg-type]
@@ -119,15 +118,15 @@ class _Beside:
     def __init__(self, size: int, scratch: Scratch) -> None:
         self._room, self._done = scratch("shard", most_stored_bytes(size)), 0
 
-    def put(self, some: Flat, read: int) -> None:  # noqa: ARG002 - all of it is free
-        """Add a chunk; small ones may grow by much."""
+    def put(self, some: Flat, read: int) -> None:  # noqa: ARG002 - this memory is all free
+        """Append a chunk; encoding may enlarge small ones considerably."""
         start, self._done = self._done, self._done + some.size
         if self._done > self._room.size:
             self._room = np.concatenate([self._room[:start], np.empty(self._done, np.uint8)])
         self._room[start : self._done] = some
 
     def end(self) -> Flat:
-        """All of it."""
+        """The whole shard."""
         return self._room[: self._done]
 
 
@@ -137,7 +136,7 @@ def _stored_index(shard: Shard, table: Table) -> Flat:
 
 # ---------------------------------------------------------------- writing, chunk by chunk
 class RawShards:
-    """Places of the raw chunks of a new array."""
+    """The positions of the raw chunks of a new array."""
 
     def __init__(self, meta: Meta, shard: Shard, shards: Grid, folder: str) -> None:
         self._meta, self._shard, self._shards = meta, shard, shards
@@ -147,7 +146,7 @@ class RawShards:
         self._start = self._index_bytes if shard.at_start else 0
 
     def place(self, index: Index) -> Extent:
-        """Where a chunk goes."""
+        """The extent of a chunk."""
         within = tuple(map(int.__floordiv__, index, self._counts))
         there = self._there(within)
         number = 0
@@ -157,7 +156,7 @@ class RawShards:
         return Extent(self._path(within), self._start + number * self._size, self._size, whole=whole)
 
     def indices(self) -> Iterator[tuple[str, int, Bytes]]:
-        """All files, and the offset and the bytes of the index of each."""
+        """Every file, with the offset and the bytes of its index."""
         known = dict[tuple[int, ...], tuple[int, Bytes]]()
         for within in self._shards.indices():
             there = self._there(within)
@@ -176,6 +175,6 @@ class RawShards:
         return f"{self._folder}{self._meta.key(within)}"
 
     def _there(self, within: Index) -> tuple[int, ...]:
-        """Chunks of a shard that meet the array, along the shard's axes."""
+        """The number of chunks of a shard inside the array, along the shard's axes."""
         counts, chunks = self._counts, self._chunks
         return tuple([min(counts[a], chunks[a] - within[a] * counts[a]) for a in self._shard.axes])

@@ -1,4 +1,4 @@
-"""Types and fill values in zarr's JSON, versions 2 and 3, bit by bit both ways."""
+"""Types and fill values in zarr's JSON, versions 2 and 3, parsed and written bit by bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {
 _TIMES = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
 _TEXTS = {"fixed_length_utf32": ("U", 4), "null_terminated_bytes": ("S", 1), "raw_bytes": ("V", 1)}
-#: Kinds of types that v3 has no stable specification for; zarr-python writes and reads them.
+#: Kinds of types without a stable v3 specification; zarr-python writes and reads them.
 UNSTABLE_KINDS = "SUV"
 
 
@@ -35,7 +35,7 @@ def dtype_v2(value: Any, *, where: str) -> np.dtype[Any]:
 
 
 def dtype_v3(value: Any, *, where: str) -> np.dtype[Any]:
-    """A type of v3; its byte order is the `bytes` codec's to say."""
+    """A type of v3; the `bytes` codec determines its byte order."""
     name, settings = value, {}
     if isinstance(value, Mapping) and isinstance(value.get("configuration", {}), Mapping):
         name, settings = value.get("name"), value.get("configuration", {})
@@ -144,7 +144,7 @@ def _raw(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any], *, version: int) -> Any:
-    """A fill value in JSON; only v3 has words for the bits of a NaN."""
+    """A fill value in JSON; only v3 can express the bits of a NaN."""
     array = np.asarray(value, dtype.newbyteorder("="))
     if dtype.kind == "c":
         parts = array.reshape(1).view(f"f{dtype.itemsize // 2}")
@@ -170,6 +170,6 @@ def _float_json(array: Any, version: int) -> Any:
 
 
 def fill_bits_lost(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether v2 has no words for all bits of a fill value."""
+    """Whether v2 cannot express all bits of a fill value."""
     again = _fill(fill_to_json(value, dtype, version=2), dtype)
     return bool(np.asarray(again, dtype).tobytes() != np.asarray(value, dtype).tobytes())
