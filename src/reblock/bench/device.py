@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.request import find_device
-from reblock.bench.cold import evict
+from reblock.bench.files import evict
 from reblock.bench.notify import Notify, silent
 from reblock.engine.memory.buffers import Region
 from reblock.errors import DiskError, UsageError

@@ -19,6 +19,7 @@ from reblock.bench.papers import thesis as bench_thesis
 from reblock.bench.papers.figures import CONFIGS_3500, CONFIGS_8000, DRA, SIZES_3500, SIZES_8000
 from reblock.bench.papers.thesis import Cell, figure_5, figure_5_time, large_array, table_3, table_4, table_4_seeks
 from reblock.cli.application import application
+from reblock.cost import PRESETS
 from reblock.errors import UsageError
 from reblock.render.columns import WIDTH
 from reblock.render.tables import Column, Table, yes_no
@@ -199,19 +200,23 @@ def test_budgets() -> None:
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
     good = replace(TABLE, name="good", failures=0)
-    monkeypatch.setattr(bench_papers, "reproduce", lambda **words: asked.update(words) or [good])
-    monkeypatch.setattr(bench_papers, "execute", lambda **words: asked.update(words) or [TABLE])
-    words = ["bench", "papers", "--memory", "4GB", "--csv", str(tmp_path / "tables")]
+    monkeypatch.setattr(bench_papers, "reproduce", lambda papers, **words: asked.update(words, papers=papers) or [good])
+    monkeypatch.setattr(bench_papers, "execute", lambda papers, **words: asked.update(words, ran=papers) or [TABLE])
+    words = ["bench", "papers", "thesis", "--memory", "4GB", "--csv", str(tmp_path / "tables"), "--device", "hdd"]
     result = CliRunner().invoke(application, words)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("A small table\n")
     assert (tmp_path / "tables" / "good.csv").read_text() == TABLE.to_csv()
-    result = CliRunner().invoke(application, [*words, "--run", "--scale", "5", "--cases", "10", "--json"])
+    result = CliRunner().invoke(
+        application, [*words, "--run", "--scale", "25", "--cases", "10", "--repeat", "2", "--dir", "/data", "--json"]
+    )
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert [table["name"] for table in document["tables"]] == ["good", "small"]
     assert document["failures"] == 1
-    assert (asked["memory"], asked["scale"], asked["cases"]) == ("4GB", 5, 10)
+    assert (asked["memory"], asked["scale"], asked["cases"], asked["repeats"]) == ("4GB", 25, 10, 2)
+    assert (asked["papers"], asked["ran"], asked["folder"]) == (("thesis",), ("thesis",), "/data")
+    assert asked["device"] == PRESETS["hdd"]
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["good.csv", "small.csv"]
 
 
@@ -224,10 +229,49 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_bad_words_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_papers, "table_3", lambda *_: pytest.fail("worked"))
-    for words in (["--scale", "7"], ["--cases", "-1"], ["--memory", "much"]):
+    for words in (
+        ["--scale", "7"],
+        ["--cases", "-1"],
+        ["--repeat", "0"],
+        ["--memory", "much"],
+        ["--device", "tape"],
+        ["sarawagi"],
+    ):
         result = CliRunner().invoke(application, ["bench", "papers", "--run", *words])
         assert result.exit_code == 1
         assert result.stderr.startswith("reblock: error: ")
+
+
+def test_one_paper(tmp_path: Path) -> None:
+    result = CliRunner().invoke(application, ["bench", "papers", "drafts", "--run", "--dir", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    assert [table["name"] for table in json.loads(result.stdout)["tables"]] == ["clustered", "multiple"]
+    assert bench_papers.check_papers(("dra", "thesis")) == ("thesis", "dra")
+
+
+def test_tables_are_priced_on_a_device() -> None:
+    cells = {name: Cell(6, CONFIGS_3500[6], 4 * GB, PRESETS[name]) for name in ("hdd", "nvme")}
+    slow, fast = (figure_5_time([cells[name]]) for name in ("hdd", "nvme"))
+    assert "`hdd`" in slow.title
+    assert column(slow, "keep_seconds")[0] > 5 * column(fast, "keep_seconds")[0]
+    short = [replace(DRA[0], rows=DRA[0].rows[-1:])]
+    slow, fast = (bench_dra._table(2, short, PRESETS[name]) for name in ("hdd", "nvme"))
+    for key in ("skewed", "auto", "aligned"):
+        assert column(slow, key)[0] > 5 * column(fast, key)[0]
+    assert "`hdd`" in slow.title
+    assert not any("Fitted" in note for note in slow.notes)
+
+
+@pytest.mark.parametrize(
+    ("skewed", "conversion", "aligned", "reads"),
+    [(10, 4, 6, 2), (10, 5, 6, 2), (10, 3, 6, 1), (6, 5, 6, None), (5, 5, 6, None)],
+)
+def test_reads_after_which_converting_pays(skewed: int, conversion: int, aligned: int, reads: int | None) -> None:
+    found = bench_dra.reads_to_pay(skewed, conversion, aligned)
+    assert found == reads
+    if reads is not None:
+        assert conversion + reads * aligned < reads * skewed
+        assert conversion + (reads - 1) * aligned >= (reads - 1) * skewed
 
 
 def test_all_tables_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
-"""The papers' own problems and what is known of them, for tests and for `reblock bench papers`: no strategy, figures.
+"""Figures of the papers: their problems, the tables that they print, and counts that were checked by brute force.
 
-Shapes are those of Guédon's thesis, Table 3. Counts are by the corrected seek model, checked by brute force;
-where the thesis prints a figure of its own it stands beside ours. Elements have two bytes. The tables of DRA are
-copied from Krishnamoorthy et al., section 6, the small counts from drafts A and B.
+Shapes are those of Guédon's thesis, Table 3. Counts follow the corrected seek model. Elements have two bytes. DRA's
+tables are copied from Krishnamoorthy et al., section 6, the small counts from drafts A and B.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Pass
 
-#: Three axes.
+#: Lengths of three axes.
 Shape = tuple[int, int, int]
 
 #: Bytes of an element in the thesis' arrays (float16).
@@ -20,24 +19,24 @@ ITEM_BYTES = 2
 
 
 @dataclass(frozen=True)
-class Known:
-    """A pass with its seeks and the most bytes of elements held."""
+class PaperPass:
+    """A pass that a paper or our brute force found, with its seeks and its peak."""
 
     read: tuple[tuple[int, ...] | int, ...]
-    """R, per axis a length or all lengths."""
+    """R: per axis one length, or all lengths."""
     seeks: int
-    """Source and target, openings included."""
+    """Seeks of source and target, openings included."""
     held_bytes: int
-    """Most bytes of elements held."""
+    """Largest number of bytes held, in elements read and not yet written."""
     order: Shape = (0, 1, 2)
-    """Axes of the sweep, outermost first."""
+    """Order of the axes, outermost first."""
     kept: tuple[int, ...] = (0, 1, 2)
     """Axes on which W = O; on the others W = R ∪ O."""
     tasks: Shape | None = None
-    """T; None = the whole array."""
+    """T; None for the whole array."""
 
     def sweep(self, config: Config) -> Pass:
-        """The pass, for a configuration's layouts."""
+        """Build the pass for a configuration."""
         read, target = Grid.of(config.shape, self.read), config.layouts()[1].objects
         write = [
             o if d in self.kept else r.refine(o) for d, (r, o) in enumerate(zip(read.axes, target.axes, strict=True))
@@ -48,7 +47,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Config:
-    """One row of thesis Table 3 with the golden values of its baseline and keep strategies."""
+    """One row of thesis Table 3, with the counts of baseline and KEEP."""
 
     shape: Shape
     """A."""
@@ -61,26 +60,26 @@ class Config:
     target_count: int
     """n_O."""
     baseline_seeks: int
-    """R = T = I, W = I ∪ O."""
+    """Seeks of baseline: R = T = I, W = I ∪ O."""
     lower_bound: int = 0
     """n_I + n_O."""
     baseline_runs: int | None = None
-    """Contiguous byte ranges of the baseline, both sides."""
+    """Contiguous byte ranges of baseline, source and target."""
     largest_read: Shape = (0, 0, 0)
-    """r̂ = I·⌈O/I⌉, where every axis is kept."""
+    """r̂ = I·⌈O/I⌉: with this read shape every axis can be kept."""
     held_elements: int | None = None
-    """Most elements held at r̂, all axes kept, C order."""
-    thesis: Known | None = None
-    """Table 4 under 4 GB: the thesis' choice, with the corrected count."""
-    keep: Known | None = None
-    """What its algorithm chooses with the corrected count."""
-    bound: tuple[Known, ...] = ()
-    """Passes that reach the lower bound: read shapes that divide A and T = A, then better ones."""
-    best: Known | None = None
+    """Peak in elements at r̂, all axes kept, C order."""
+    thesis: PaperPass | None = None
+    """The thesis' choice in Table 4 under 4 GB, counted by the corrected model."""
+    keep: PaperPass | None = None
+    """The choice of the thesis' algorithm with the corrected count."""
+    bound: tuple[PaperPass, ...] = ()
+    """Passes that reach the lower bound: first with read shapes that divide A and T = A, then with smaller peaks."""
+    best: PaperPass | None = None
     """The fewest seeks known under 4 GB."""
 
     def layouts(self, dtype: str = "<f2") -> tuple[Layout, Layout]:
-        """Source and target, raw, C order on disk."""
+        """Raw layouts of source and target, C order on disk."""
         source, target = Grid.of(self.shape, self.source), Grid.of(self.shape, self.target)
         return Layout.raw(dtype, source), Layout.raw(dtype, target)
 
@@ -106,66 +105,68 @@ _SMALL, _LARGE = _cube(3500), _cube(8000)
 CONFIGS_3500: tuple[Config, ...] = (
     Config(
         _SMALL, _cube(875), (875, 1750, 875), 64, 32, 56_128, 96, 56_064, (875, 1750, 875), 1_339_843_750,
-        thesis=Known((875, 1750, 875), 96, 2_679_687_500),
-        keep=Known((875, 1750, 875), 96, 2_679_687_500),
-        bound=(Known((875, 875, 875), 96, 2_679_687_500, (0, 2, 1)),),
-        best=Known((875, 1750, 875), 96, 2_679_687_500),
+        thesis=PaperPass((875, 1750, 875), 96, 2_679_687_500),
+        keep=PaperPass((875, 1750, 875), 96, 2_679_687_500),
+        bound=(PaperPass((875, 875, 875), 96, 2_679_687_500, (0, 2, 1)),),
+        best=PaperPass((875, 1750, 875), 96, 2_679_687_500),
     ),
     Config(
         _SMALL, _cube(875), (700, 875, 700), 64, 100, 73_500_368, 164, 73_500_128, _cube(875), 7_288_750_000,
-        thesis=Known((700, 875, 875), 356, 1_715_000_000),
-        keep=Known((700, 875, 875), 356, 1_715_000_000),
-        bound=(Known((875, 875, 875), 164, 4_930_625_000, (1, 0, 2)),),
-        best=Known((1400, 875, 875), 260, 3_430_000_000),
+        thesis=PaperPass((700, 875, 875), 356, 1_715_000_000),
+        keep=PaperPass((700, 875, 875), 356, 1_715_000_000),
+        bound=(PaperPass((875, 875, 875), 164, 4_930_625_000, (1, 0, 2)),),
+        best=PaperPass((1400, 875, 875), 260, 3_430_000_000),
     ),
     Config(
         _SMALL, _cube(350), _cube(500), 1000, 343, 196_005_096, 1343, 196_001_000, _cube(700), 5_464_000_000,
-        thesis=Known((500, 700, 700), 3143, 1_900_000_000),
-        keep=Known((350, 700, 700), 2568, 1_330_000_000, kept=(1, 2)),
+        thesis=PaperPass((500, 700, 700), 3143, 1_900_000_000),
+        keep=PaperPass((350, 700, 700), 2568, 1_330_000_000, kept=(1, 2)),
         bound=(
-            Known((350, 700, 700), 1343, 10_614_000_000, (1, 2, 0)),
-            Known((350, 1050, 1050), 1343, 6_059_000_000, (1, 2, 0)),
+            PaperPass((350, 700, 700), 1343, 10_614_000_000, (1, 2, 0)),
+            PaperPass((350, 1050, 1050), 1343, 6_059_000_000, (1, 2, 0)),
         ),
-        best=Known((1400, 350, 1050), 1637, 3_612_000_000, (0, 2, 1), (1, 2)),
+        best=PaperPass((1400, 350, 1050), 1637, 3_612_000_000, (0, 2, 1), (1, 2)),
     ),
     Config(
         _SMALL, _cube(350), _cube(250), 1000, 2744, 196_348_224, 3744, 196_337_792, _cube(350), 2_524_875_000,
-        thesis=Known((250, 350, 350), 7144, 412_500_000),
-        keep=Known((250, 350, 350), 7144, 412_500_000),
+        thesis=PaperPass((250, 350, 350), 7144, 412_500_000),
+        keep=PaperPass((250, 350, 350), 7144, 412_500_000),
         bound=(
-            Known((350, 350, 1750), 3744, 2_887_500_000, (2, 0, 1)),
-            Known(((1050, 700) * 2, 350, 350), 3744, 1_094_250_000, tasks=_cube(1750)),
+            PaperPass((350, 350, 1750), 3744, 2_887_500_000, (2, 0, 1)),
+            PaperPass(((1050, 700) * 2, 350, 350), 3744, 1_094_250_000, tasks=_cube(1750)),
         ),
-        best=Known((350, 350, 1750), 3744, 2_887_500_000, (2, 0, 1)),
+        best=PaperPass((350, 350, 1750), 3744, 2_887_500_000, (2, 0, 1)),
     ),
     Config(
         _SMALL, _cube(175), _cube(250), 8000, 2744, 392_040_768, 10_744, 392_008_000, _cube(350), 2_524_875_000,
-        thesis=Known((250, 350, 350), 25_144, 412_500_000),
-        keep=Known((175, 350, 350), 20_544, 288_750_000, kept=(1, 2)),
+        thesis=PaperPass((250, 350, 350), 25_144, 412_500_000),
+        keep=PaperPass((175, 350, 350), 20_544, 288_750_000, kept=(1, 2)),
         bound=(
-            Known((175, 1750, 1750), 10_744, 2_450_000_000, (1, 2, 0)),
-            Known((1750, (525, 525, 525, 175) * 2, 175), 10_744, 1_588_125_000),
-            Known(((525, 525, 525, 175) * 2, (525, 525, 525, 175) * 2, 175), 10_744, 757_375_000, tasks=_cube(1750)),
+            PaperPass((175, 1750, 1750), 10_744, 2_450_000_000, (1, 2, 0)),
+            PaperPass((1750, (525, 525, 525, 175) * 2, 175), 10_744, 1_588_125_000),
+            PaperPass(
+                ((525, 525, 525, 175) * 2, (525, 525, 525, 175) * 2, 175), 10_744, 757_375_000, tasks=_cube(1750)
+            ),
         ),
-        best=Known((175, 1750, 1750), 10_744, 2_450_000_000, (1, 2, 0)),
+        best=PaperPass((175, 1750, 1750), 10_744, 2_450_000_000, (1, 2, 0)),
     ),
     Config(
         _SMALL, (350, 875, 350), (500, 875, 500), 400, 196, 196_001_424, 596, 196_000_400, (700, 875, 700),
         5_337_500_000,
-        thesis=Known((500, 875, 700), 1316, 962_500_000),
-        keep=Known((350, 875, 700), 1296, 673_750_000, kept=(1, 2)),
+        thesis=PaperPass((500, 875, 700), 1316, 962_500_000),
+        keep=PaperPass((350, 875, 700), 1296, 673_750_000, kept=(1, 2)),
         bound=(
-            Known((350, 875, 350), 596, 3_185_000_000, (1, 0, 2)),
-            Known((350, 875, 1050), 596, 2_257_500_000, (1, 2, 0)),
+            PaperPass((350, 875, 350), 596, 3_185_000_000, (1, 0, 2)),
+            PaperPass((350, 875, 1050), 596, 2_257_500_000, (1, 2, 0)),
         ),
-        best=Known((350, 875, 350), 596, 3_185_000_000, (1, 0, 2)),
+        best=PaperPass((350, 875, 350), 596, 3_185_000_000, (1, 0, 2)),
     ),
     Config(
         _SMALL, (350, 875, 350), (350, 500, 350), 400, 700, 211_400, 1100, 210_800, (350, 875, 350), 566_562_500,
-        thesis=Known((350, 875, 350), 1100, 1_133_125_000),
-        keep=Known((350, 875, 350), 1100, 1_133_125_000),
-        bound=(Known((350, 875, 350), 1100, 306_250_000, (0, 2, 1)),),
-        best=Known((350, 875, 350), 1100, 1_133_125_000),
+        thesis=PaperPass((350, 875, 350), 1100, 1_133_125_000),
+        keep=PaperPass((350, 875, 350), 1100, 1_133_125_000),
+        bound=(PaperPass((350, 875, 350), 1100, 306_250_000, (0, 2, 1)),),
+        best=PaperPass((350, 875, 350), 1100, 1_133_125_000),
     ),
 )  # fmt: skip
 
@@ -192,7 +193,7 @@ SCALED_25: tuple[tuple[int, int], ...] = (
     (9800, 36_260),
 )
 
-#: Drafts A and B: split 16³ into 4³. Load as a box → block openings + runs in the big file.
+#: Drafts A and B, clustered: split 16³ into 4³. Load as a box → block openings + runs in the big file.
 CLUSTERED: dict[Shape, int] = {
     (4, 4, 4): 1088,
     (4, 4, 8): 576,
@@ -202,7 +203,7 @@ CLUSTERED: dict[Shape, int] = {
     (8, 16, 16): 66,
 }
 
-#: Drafts A and B: the same with loads of rows and slices. Load as a box → loads + blocks that each load touches.
+#: Drafts A and B, multiple: split 16³ into 4³. Load as a box → loads + blocks that each load touches.
 MULTIPLE: dict[Shape, int] = {
     (1, 1, 16): 1280,
     (1, 2, 16): 640,
@@ -214,15 +215,15 @@ MULTIPLE: dict[Shape, int] = {
 }
 
 
-# ---------------------------------------------------------------- figures as they are printed
+# ---------------------------------------------------------------- printed figures
 @dataclass(frozen=True)
 class Printed:
     """One cell of thesis Table 4."""
 
     read: Shape
-    """The read shape that KEEP chose."""
+    """Read shape that KEEP chose."""
     gib: str
-    """Its peak of memory, in the thesis' "GiB", which are bytes · 1.048576 / 1e9."""
+    """Peak memory in the thesis' "GiB", which are bytes · 1.048576 / 1e9."""
     largest: bool = False
     """Whether the thesis marks it as r̂."""
 
@@ -233,7 +234,7 @@ class Printed:
 
 
 def thesis_gib(held_bytes: int) -> float:
-    """Bytes in the thesis' unit."""
+    """Convert bytes to the thesis' unit."""
     return held_bytes * 1.048576 / 1e9
 
 
@@ -274,6 +275,9 @@ TABLE_4: dict[int, tuple[Printed, ...]] = {
     ),
 }
 
+#: Thesis Fig. 5b under 4 GB: seconds of baseline and KEEP, configurations 0 to 6, by the authors' own results.
+FIGURE_5B = ((493, 401), (581, 384), (857, 428), (910, 506), (1577, 718), (574, 379), (363, 362))
+
 #: Thesis 3.3.3: baseline seeks over KEEP's, on average.
 SEEK_FACTOR = 90_000
 
@@ -283,16 +287,16 @@ SPEED_UP = {4: 2.2, 8: 1.9, 256: 1.4}
 
 @dataclass(frozen=True)
 class Timings:
-    """One of DRA's Tables 2 to 4 for one number of processes, in seconds."""
+    """Seconds of one of DRA's Tables 2 to 4 for one number of processes."""
 
     table: int
-    """Its number."""
+    """Number of the table."""
     processes: int
-    """I/O processes, one per node, each with a disk of its own."""
+    """Number of I/O processes, one per node, each with its own disk."""
     side: int
-    """The array is side × side doubles, row-major."""
+    """The array has side × side doubles, row-major."""
     node_bytes: int
-    """Memory of a node (Table 1)."""
+    """Memory of a node, from Table 1."""
     rows: tuple[tuple[int, int, int, int, int], ...]
     """Rows and columns of the access, then skewed access, conversion and aligned access."""
 

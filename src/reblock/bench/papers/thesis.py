@@ -1,7 +1,7 @@
-"""The thesis' tables again, by arithmetic at full size: its figures beside ours.
+"""The thesis' tables by arithmetic at full size: its figures beside ours.
 
-Memory is counted as the thesis counts it, in elements held; where the engine's own count (all that it allocates) does
-not allow as few seeks, the bytes that it lacks are shown.
+Memory is counted as in the thesis, in elements held. Our engine also counts everything else that it allocates; where
+that budget does not allow as few seeks, the tables show how many bytes it lacks.
 """
 
 from __future__ import annotations
@@ -21,30 +21,32 @@ from reblock.bench.papers.figures import (
     thesis_gib,
 )
 from reblock.cost import PRESETS
-from reblock.model import Problem
+from reblock.model import Device, Problem
 from reblock.passes.family import needed_bytes
 from reblock.planner import AUTO, Decision, choose
 from reblock.render.tables import Column, Table, gigabytes, number, shape, whole, yes_no
 from reblock.units import format_count, format_size
 
-#: The disks of the thesis' server.
+#: The thesis' server had such disks.
 DEVICE = PRESETS["ssd"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One configuration under one budget."""
+    """One configuration under one budget, with the plans of all strategies."""
 
     number: int
-    """The thesis' number of the configuration."""
+    """Number of the configuration in Table 3."""
     config: Config
-    """Its shapes."""
+    """The configuration."""
     budget: int
-    """Bytes."""
+    """Memory budget in bytes."""
+    device: Device = DEVICE
+    """Device that plans are priced on."""
 
     @property
     def problem(self) -> Problem:
-        return Problem(*self.config.layouts(), self.budget, DEVICE, held=True)
+        return Problem(*self.config.layouts(), self.budget, self.device, held=True)
 
     def _decide(self, strategy: str) -> Decision:
         return choose(self.problem, strategy=strategy, objective="seeks")
@@ -55,41 +57,41 @@ class Cell:
 
     @cached_property
     def printed(self) -> Decision:
-        """KEEP by the thesis' own count."""
+        """KEEP with the seek count that the thesis prints."""
         return self._decide("keep-printed")
 
     @cached_property
     def keep(self) -> Decision:
-        """KEEP by the corrected count."""
+        """KEEP with the corrected seek count."""
         return self._decide("keep")
 
     @cached_property
     def auto(self) -> Decision:
-        """Our search."""
+        """Our choice by seeks."""
         return self._decide(AUTO)
 
     @cached_property
     def allocated(self) -> Decision:
-        """Our search, judged by all that the engine allocates."""
+        """Our choice by seeks when the budget covers everything that the engine allocates."""
         return choose(replace(self.problem, held=False), objective="seeks")
 
     @cached_property
     def timed(self) -> Decision:
-        """Our search, for the least time."""
+        """Our choice by time."""
         return choose(self.problem, objective="time")
 
     @property
     def gigabytes(self) -> int | None:
-        """The budget, where the thesis has it."""
+        """The budget in gigabytes; None if the thesis does not have it."""
         return next((gb for gb in TABLE_4 if gb * 10**9 == self.budget), None)
 
     @property
     def paper(self) -> Printed | None:
-        """The cell of Table 4."""
+        """The cell of Table 4; None if the thesis does not have it."""
         return TABLE_4[self.gigabytes][self.number] if self.gigabytes else None
 
     def lacking_bytes(self) -> int:
-        """Bytes beyond the budget that `allocated` needs for the seeks of `auto`, to a hundredth of the budget."""
+        """Bytes beyond the budget that `allocated` needs for the seeks of `auto`, within 1% of the budget."""
         seeks, problem = self.auto.cost.seeks, replace(self.problem, held=False)
         if self.allocated.cost.seeks <= seeks:
             return 0
@@ -102,16 +104,16 @@ class Cell:
 
 
 def _read(decision: Decision) -> tuple[int, ...]:
-    """The read shape of a plan of one pass."""
+    """Read shape of a plan's first pass."""
     return decision.plan.passes[0].read.largest
 
 
 _CELL = (Column("config", "config"), Column("memory_bytes", "GB", lambda value: f"{value / 1e9:g}"))
 
 
-# ---------------------------------------------------------------- thesis
+# ---------------------------------------------------------------- tables
 def table_3(name: str, configs: Sequence[Config], sizes: Sequence[tuple[int, int]]) -> Table:
-    """Input and output blocks."""
+    """Table 3: input and output blocks."""
     rows = []
     for place, (config, printed) in enumerate(zip(configs, sizes, strict=True)):
         layouts = config.layouts()
@@ -144,7 +146,7 @@ def table_3(name: str, configs: Sequence[Config], sizes: Sequence[tuple[int, int
 
 
 def table_4(cells: Sequence[Cell]) -> Table:
-    """Read shapes and peaks of KEEP as printed, cell by cell."""
+    """Table 4: read shapes and peaks of KEEP as printed."""
     rows = []
     for cell in cells:
         read, held, paper = _read(cell.printed), cell.printed.cost.held_bytes, cell.paper
@@ -195,7 +197,7 @@ def _star(value: bool) -> str:  # noqa: FBT001 - the value of a cell
 
 
 def table_4_seeks(cells: Sequence[Cell]) -> Table:
-    """What the choices cost, and better ones."""
+    """Seeks of the choices in Table 4, and of better ones."""
     rows = tuple(
         (
             cell.number,
@@ -213,7 +215,7 @@ def table_4_seeks(cells: Sequence[Cell]) -> Table:
     )
     return Table(
         "table4_seeks",
-        "Thesis Table 4, what the choices cost: KEEP as printed, KEEP with the corrected count, auto",
+        "Thesis Table 4, seeks: KEEP as printed, KEEP with the corrected count, auto",
         (
             *_CELL,
             Column("lower_bound", "bound", format_count),
@@ -234,7 +236,7 @@ def _missing(value: int) -> str:
 
 
 def figure_5(cells: Sequence[Cell]) -> Table:
-    """Seeks by strategy, and what the engine's own count of memory lacks."""
+    """Fig. 5a: seeks by strategy, and the memory that the engine's own count lacks."""
     rows = tuple(
         (
             cell.number,
@@ -252,7 +254,7 @@ def figure_5(cells: Sequence[Cell]) -> Table:
     factor, ours = (sum(row[place] for row in rows) / len(rows) for place in (4, 6))
     return Table(
         "fig5",
-        "Thesis Fig. 5a: seeks of baseline, KEEP (as printed) and auto; auto judged by all that is allocated",
+        "Thesis Fig. 5a: seeks of baseline, KEEP (as printed) and auto; auto within all that is allocated",
         (
             *_CELL,
             Column("baseline_seeks", "baseline", format_count),
@@ -274,7 +276,7 @@ def figure_5(cells: Sequence[Cell]) -> Table:
 
 
 def figure_5_time(cells: Sequence[Cell]) -> Table:
-    """Predicted seconds by strategy."""
+    """Fig. 5b: predicted seconds by strategy."""
     rows = []
     for cell in cells:
         seconds = [decision.cost.seconds for decision in (cell.baseline, cell.printed, cell.timed)]
@@ -287,7 +289,7 @@ def figure_5_time(cells: Sequence[Cell]) -> Table:
             notes.append(f"{budget / 1e9:g} GB: largest speed-up of KEEP, the thesis {said} ×, predicted {most:.1f} ×.")
     return Table(
         "fig5_time",
-        f"Thesis Fig. 5b: seconds predicted on the `{DEVICE.name}` preset",
+        f"Thesis Fig. 5b: seconds predicted on the device `{cells[0].device.name}`",
         (
             *_CELL,
             Column("baseline_seconds", "baseline", whole),
@@ -299,14 +301,14 @@ def figure_5_time(cells: Sequence[Cell]) -> Table:
         tuple(rows),
         (
             *notes,
-            "Not comparable one to one: the thesis' baseline wrote through the page cache, which gathers neighbouring "
-            "runs; a prediction counts every run as it is asked for. KEEP's own copies cost the thesis its gain.",
+            "Not comparable one to one: the page cache gathered the runs that the thesis' baseline wrote, and the "
+            "prediction counts every run. The thesis' KEEP lost much of its gain to copies in memory.",
         ),
     )
 
 
 def large_array(cells: Sequence[Cell]) -> Table:
-    """The array of 1,024 GB."""
+    """Figs. 6 and 7: the array of 1,024 GB."""
     rows = []
     for cell in cells:
         chosen = (cell.baseline, cell.keep, cell.auto, cell.allocated)
@@ -330,6 +332,6 @@ def large_array(cells: Sequence[Cell]) -> Table:
             Column("auto_held_bytes", "auto GB", gigabytes),
         ),
         tuple(rows),
-        ("The thesis gives these as pictures only; bound and baseline are checked against brute force.",),
+        ("The thesis gives pictures only; bound and baseline are checked against brute force.",),
         failures=sum((row[2], row[3]) != golden for row, golden in zip(rows, known, strict=True)),
     )

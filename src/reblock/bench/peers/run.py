@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import IO, Any
 
-from reblock.bench.cold import evict_array
+from reblock.bench.files import empty, evict_array
 from reblock.bench.peers import scripts
 from reblock.bench.peers.contenders import Contender
 from reblock.bench.peers.scripts.job import PeerJob
@@ -148,24 +148,13 @@ def _contender_job(contender: Contender, workload: Workload, source: str, space:
 
 @contextmanager
 def _workspace(folder: str) -> Iterator[str]:
-    """A folder for one run; its files are emptied afterwards, and the emptying is synced.
-
-    `clear` removes the files when the race is over. ext4 skips inodes that were freed in the last minutes, one by one
-    for every new file, so removing many files now would slow down the next contender.
-    """
+    """A folder for one run; its files are emptied afterwards, and removed by `clear` when the race is over."""
     space = tempfile.mkdtemp(prefix=_RUN, dir=folder)
     try:
         yield space
     finally:
         empty(space)
         os.sync()
-
-
-def empty(folder: str) -> None:
-    """Truncate all files below a folder."""
-    for base, _, names in os.walk(folder):
-        for name in names:
-            os.truncate(os.path.join(base, name), 0)
 
 
 def clear(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""`reblock bench`: what this machine does, what the papers say, and what the peers do."""
+"""`reblock bench`: calibrate a device, reproduce the papers, race the peers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reblock.bench.notify import Notify, silent
+from reblock.cli.interrupt import stoppable
 from reblock.cli.options import as_json as json_option
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.group(short_help="Calibrate a device; race the peers; reproduce the papers.", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Measure this machine, or hold our figures against the peers' or the papers'."""
+    """Measure this machine, reproduce the papers' tables, or race the peers."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -44,13 +45,13 @@ def _notify() -> Notify:
 )
 @click.argument("path", metavar="PATH")
 @click.option("--size", metavar="SIZE", help="Bytes to write and read.  [default: 256MiB]")
-@click.option("--name", metavar="NAME", help="What it is called in reports.  [default: measured]")
+@click.option("--name", metavar="NAME", help="Name of the device in reports.  [default: measured]")
 @click.option("--output", metavar="FILE", help="Keep the result, for --device FILE.")
 @json_option
 def device(path: str, size: str | None, name: str | None, output: str | None, as_json: bool) -> None:
     """Measure the storage that holds the folder PATH, and this machine's memory and codecs.
 
-    Temporary files are made in PATH and removed again. Plans use the result when it is given as --device FILE.
+    Temporary files are made in PATH and removed again. --device FILE makes plans use the result.
     """
     from reblock.bench import device as bench_device
     from reblock.render import tables
@@ -67,35 +68,86 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
 
 
 @command.command(
-    short_help="The papers' tables again, their figures beside ours.",
+    short_help="Reproduce the papers' tables by arithmetic, or by running them.",
     epilog="""
     \b
     Examples:
       reblock bench papers
-      reblock bench papers --run --memory 4GB --csv tables/
+      reblock bench papers thesis --device hdd
+      reblock bench papers --run --dir /data --csv tables/
     """,
 )
+@click.argument("paper", metavar="[thesis|drafts|dra]", required=False)
 @click.option("--memory", metavar="SIZES", help="Budgets at full size.  [default: 4GB,8GB,256GB]")
-@click.option("--run", is_flag=True, help="Also run the thesis' experiments on disk, in the temporary folder.")
-@click.option("--scale", metavar="N", type=int, default=25, show_default=True, help="With --run: divide lengths by N.")
 @click.option(
-    "--cases", metavar="N", type=int, default=1000, show_default=True, help="With --run: random cases to validate on."
+    "--device", "device_name", metavar="DEVICE", help="Price plans on a preset or a file from `bench device`."
 )
-@click.option("--csv", "folder", metavar="DIR", help="Also write each table to DIR/NAME.csv.")
+@click.option("--run", is_flag=True, help="Also run the experiments of the thesis and of DRA on disk.")
+@click.option("--scale", metavar="N", type=int, default=5, show_default=True, help="With --run: divide lengths by N.")
+@click.option(
+    "--dir", "folder", metavar="DIR", help="With --run: where files are made.  [default: the temporary folder]"
+)
+@click.option(
+    "--repeat",
+    metavar="N",
+    type=int,
+    default=3,
+    show_default=True,
+    help="With --run: runs of which to report the median.",
+)
+@click.option(
+    "--cases",
+    metavar="N",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="With --run: random cases of the seek model.",
+)
+@click.option("--csv", "tables", metavar="DIR", help="Also write each table to DIR/NAME.csv.")
 @json_option
-def papers(memory: str | None, run: bool, scale: int, cases: int, folder: str | None, as_json: bool) -> int:
-    """Reproduce the tables of the papers that reblock builds on: exit 1 if a figure that must agree does not."""
+def papers(
+    paper: str | None,
+    memory: str | None,
+    device_name: str | None,
+    run: bool,
+    scale: int,
+    folder: str | None,
+    repeat: int,
+    cases: int,
+    tables: str | None,
+    as_json: bool,
+) -> int:
+    """Reproduce the tables of the papers that reblock implements, their figures beside ours.
+
+    With --run the experiments really run, on files that are made in DIR and removed again. Scales of the thesis are 1,
+    5 and 25. The exit code is 1 if a figure that must agree does not, if a count differs from its prediction, or if a
+    result is wrong.
+    """
+    from reblock.api.request import find_device
     from reblock.bench.papers import report as bench_papers
 
+    wanted = (paper,) if paper else ()
     budgets = memory or bench_papers.DEFAULT_BUDGETS
-    bench_papers.check_run(scale, cases)
-    if folder is not None:
-        _make(folder)
-    found = bench_papers.reproduce(memory=budgets, notify=_notify())
+    found_device = find_device(device_name) if device_name else None
+    bench_papers.check_run(wanted, scale, cases, repeat)
+    if tables is not None:
+        _make(tables)
+    found = bench_papers.reproduce(wanted, memory=budgets, device=found_device, notify=_notify())
     if run:
-        found += bench_papers.execute(memory=budgets, scale=scale, cases=cases, notify=_notify())
-    if folder is not None:
-        _write(found, folder)
+        with stoppable() as cancelled:
+            found += bench_papers.execute(
+                wanted,
+                memory=budgets,
+                scale=scale,
+                cases=cases,
+                repeats=repeat,
+                folder=folder or tempfile.gettempdir(),
+                device=found_device,
+                notify=say,
+                cancelled=cancelled,
+            )
+    if tables is not None:
+        _write(found, tables)
     failures = sum(table.failures for table in found)
     document = {"tables": [table.to_json() for table in found], "failures": failures}
     emit(document if as_json else "\n\n".join(table.to_text() for table in found))
@@ -143,8 +195,8 @@ def peers(
 ) -> int:
     """Race reblock against cp, zarr-python, zarrs, tensorstore, dask, rechunker, cubed, h5py, h5repack and nccopy.
 
-    Workloads are W1 to W6 and W6-shards; all of them without a name. Peers are installed when they are first needed.
-    Every output is compared with its source: exit 1 if one is wrong.
+    Workloads are W1 to W6 and W6-shards; without a name all of them run. Peers are installed when they are first
+    needed. Every output is compared with its source; the exit code is 1 if one is wrong.
     """
     from reblock.bench.peers import race as bench_peers
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from peer_jobs import small
-from reblock.bench.cold import evict_array
+from reblock.bench.files import evict_array
 from reblock.bench.peers.results import machine
 from reblock.bench.peers.scripts import tools
 from reblock.bench.peers.scripts.measure import family, measure

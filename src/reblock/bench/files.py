@@ -1,4 +1,4 @@
-"""Cold reads: drop files from the page cache, so that the next read comes from the device."""
+"""Files of benchmarks: drop them from the page cache, and empty them without freeing their inodes."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ def evict_array(path: str) -> None:
             evict(descriptor)
         finally:
             os.close(descriptor)
+
+
+def empty(folder: str) -> None:
+    """Truncate all files below a folder.
+
+    Truncated files give back their space but keep their inodes. ext4 skips inodes that were freed in the last minutes,
+    one by one for every new file, so removing many files between two runs would slow down the second.
+    """
+    for base, _, names in os.walk(folder):
+        for name in names:
+            os.truncate(os.path.join(base, name), 0)
