@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,7 @@ from reblock.cost.memory import long_axes
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.model import Problem
-from reblock.passes.common_cuts import common_cuts
+from reblock.passes.common_cuts import common_cuts, grouped, lazy, most_blocks
 from reblock.passes.cuts import countable, joined
 from reblock.passes.points import Point, Rules, Sides, make_point, rules_of, sides_of
 
@@ -43,9 +44,20 @@ def _axis_points(sides: Sides, rules: Rules, *, cut: bool) -> list[Point]:
 
 
 def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis]:
-    """Read lengths worth a try: runs of source blocks, of target blocks, and parts of them."""
-    length = out.length
+    """Read cuts worth trying: groups of source or target blocks, parts of blocks, and lazy reads.
+
+    Groups of source blocks also start anew at the common cuts of source and target, where tasks may end.
+    """
+    length, common = out.length, common_cuts(objects, out)
     yield Axis.single(length)
+    yield common
+    for blocks in dict.fromkeys((objects, inner)):
+        yield lazy(blocks, out)
+        # Blocks that are too irregular to be grouped are left out.
+        with suppress(Refused):
+            if 1 < common.count < blocks.count:
+                for factor in _factors(most_blocks(blocks, common)):
+                    yield grouped(blocks, common, factor)
     for blocks in dict.fromkeys((objects, out, inner)):
         for factor in _factors(blocks.count):
             yield joined(blocks, factor)
@@ -54,7 +66,6 @@ def _reads(inner: Axis, objects: Axis, out: Axis, *, cut: bool) -> Iterator[Axis
             for part in (2, 3, 4, 8, 16, 64, 256, 1024, step):
                 if part <= step:
                     yield Axis.regular(length, -(-step // part))
-    yield common_cuts(objects, out)
 
 
 def _factors(count: int) -> list[int]:
