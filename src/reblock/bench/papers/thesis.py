@@ -20,6 +20,7 @@ from reblock.bench.papers.figures import (
     Printed,
     thesis_gib,
 )
+from reblock.bench.papers.thesis_peaks import estimated_peak
 from reblock.cost import PRESETS
 from reblock.model import Device, Problem
 from reblock.passes.family import needed_bytes
@@ -150,6 +151,7 @@ def table_4(cells: Sequence[Cell]) -> Table:
     rows = []
     for cell in cells:
         read, held, paper = _read(cell.printed), cell.printed.cost.held_bytes, cell.paper
+        estimate = estimated_peak(cell.config.shape, read, cell.config.target) * ITEM_BYTES
         rows.append(
             (
                 cell.number,
@@ -160,13 +162,14 @@ def table_4(cells: Sequence[Cell]) -> Table:
                 read == cell.config.largest_read,
                 paper.read == read if paper else None,
                 float(paper.gib) if paper else None,
+                thesis_gib(estimate),
+                paper.agrees(estimate) if paper else None,
                 thesis_gib(held),
-                paper.agrees(held) if paper else None,
             )
         )
     known = [row for row in rows if row[6] is not None]
     alike = [sum(bool(row[place]) for row in known) for place in (6, 9)]
-    most = max((row[7] / row[8] - 1 for row in known if row[7] and not row[9]), default=0.0)
+    most = max((row[8] / row[10] - 1 for row in known), default=0.0)
     return Table(
         "table4",
         "Thesis Table 4: read shape and peak of KEEP (`keep-printed`), the thesis' and ours",
@@ -178,17 +181,19 @@ def table_4(cells: Sequence[Cell]) -> Table:
             Column("largest", "r̂", _star),
             Column("same_shape", "same", yes_no),
             Column("gib_paper", '"GiB"', lambda value: f"{value:g}"),
-            Column("gib", "ours", number),
+            Column("gib_estimate", "ours", number),
             Column("same_peak", "same", yes_no),
+            Column("gib", "exact", number),
         ),
         tuple(rows),
         (
             f"{alike[0]} of {len(known)} shapes and {alike[1]} of {len(known)} peaks are as printed.",
-            'The thesis\' "GiB" are bytes · 1.048576 / 1e9. Its peaks come from its own simulation; ours are exact, as '
-            f"brute force and the reference executor confirm: where they differ the thesis has up to {most:.0%} more.",
+            'The thesis\' "GiB" are bytes · 1.048576 / 1e9. Its peaks are an estimate: the read block, and what is '
+            "left over after each step, where an end on a cut of O leaves over a whole O. We count the same way here: "
+            f"up to {most:.0%} more than the exact peak, which brute force and the reference executor confirm.",
             "Config 3 under 8 GB is r̂ too, though the thesis does not mark it.",
         ),
-        failures=len(known) - alike[0],
+        failures=2 * len(known) - sum(alike),
     )
 
 
