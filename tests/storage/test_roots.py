@@ -11,7 +11,8 @@ import pytest
 from reblock.errors import ExternalError, UsageError
 from reblock.model.roots import Roots
 from reblock.storage import roots as module
-from reblock.storage.media.files import read_head
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import read_head
 from reblock.storage.roots import FileRoots
 
 
@@ -50,12 +51,14 @@ def test_inside_and_outside(place: Path, named: str) -> None:
 
 def test_what_is_read_through_them(place: Path) -> None:
     roots = FileRoots.of(str(place / "array"))
-    assert read_head(f"{place}/array/again", 99, roots)[0] == b"array/c/0"
-    assert read_head(f"{place}/array/around/1", 99, roots)[0] == b"array/c/1"
+    assert read_head(LOCAL, f"{place}/array/again", 99, roots)[0] == b"array/c/0"
+    assert read_head(LOCAL, f"{place}/array/around/1", 99, roots)[0] == b"array/c/1"
     for name in ("file", "folder/0"):
         with pytest.raises(ExternalError, match="outside/deep/0"):
-            read_head(f"{place}/array/{name}", 99, roots)
-        assert read_head(f"{place}/array/{name}", 99, FileRoots.of(str(place / "array"), [str(place / "outside")]))[0]
+            read_head(LOCAL, f"{place}/array/{name}", 99, roots)
+        assert read_head(
+            LOCAL, f"{place}/array/{name}", 99, FileRoots.of(str(place / "array"), [str(place / "outside")])
+        )[0]
 
 
 def test_what_is_allowed(place: Path) -> None:

@@ -227,7 +227,7 @@ class Replaceable(Protocol):
     Of a format that does not say so, nothing is ever replaced.
     """
 
-    def strangers(self, path: str) -> Iterator[str]:
+    def strangers(self, path: str, *, medium: Medium = ...) -> Iterator[str]:
         """What lies at a path and does not belong to the one array there, in words, such as names of files.
 
         A StorageError says that there is no such array, or more than one. Takes little time for many chunks: they are
@@ -239,7 +239,7 @@ class Replaceable(Protocol):
 class Foreseeable(Protocol):
     """A format that can tell what `create` would make, before it makes anything."""
 
-    def foresee(self, path: str, inner: str, schema: Schema) -> Store | None:
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = ...) -> Store | None:
         """The store that `create` would make, for its places; None where that is one file. Nothing is touched.
 
         UsageError where it would make none, such as for an `inner` that the format has no place for.
@@ -248,7 +248,10 @@ class Foreseeable(Protocol):
 
 @runtime_checkable
 class Format(Protocol):
-    """Opens and creates arrays of one kind."""
+    """Opens and creates arrays of one kind, on any medium or, as it then says in a UsageError, on local files only.
+
+    `medium` is that of local files unless it is given.
+    """
 
     @property
     def name(self) -> str:
@@ -258,10 +261,10 @@ class Format(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """File name endings, with the dot."""
 
-    def probe(self, path: str) -> bool:
+    def probe(self, path: str, *, medium: Medium = ...) -> bool:
         """Whether the content of an existing path looks like this format."""
 
-    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = ...) -> Store:
         """Open an array for reading; `inner` is "" or a path without leading slash.
 
         Bytes come from `path` itself, links resolved, and from the folders in `allow`; an array that names any
@@ -278,10 +281,10 @@ class Format(Protocol):
     def layout(self, schema: Schema) -> Layout:
         """Layout of an array that `create` would make of an adapted schema. No I/O."""
 
-    def create(self, path: str, inner: str, schema: Schema) -> Store:
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = ...) -> Store:
         """Make a new array at a path that does not exist yet, ready for writing."""
 
-    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = ...) -> Store:
         """Go on writing an array that `create` has made of the same schema, and that was never finished.
 
         Whoever wrote it may have been killed at any moment. What was handed over before the last `checkpoint` is

@@ -15,8 +15,10 @@ import numpy as np
 
 from reblock.errors import FormatError
 from reblock.geometry.grid import Cut
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
-from reblock.storage.media.files import read_file
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import read_whole
 
 #: Most axes of an array.
 MAX_RANK = 32
@@ -142,9 +144,9 @@ def check_dtype(value: Any, *, where: str, kinds: str = NUMBERS + OPAQUE) -> np.
 
 
 # ---------------------------------------------------------------- JSON
-def load_json(path: str, roots: Roots | None = None) -> dict[str, Any]:
+def load_json(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> dict[str, Any]:
     """The JSON object in a file of metadata; ExternalError where links lead out of its roots."""
-    return parse_json(read_file(path, limit_bytes=MAX_JSON_BYTES, roots=roots), where=path)
+    return parse_json(read_whole(medium, path, limit_bytes=MAX_JSON_BYTES, roots=roots), where=path)
 
 
 def parse_json(data: bytes | bytearray | memoryview, *, where: str) -> dict[str, Any]:

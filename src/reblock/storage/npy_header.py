@@ -13,9 +13,11 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from reblock.errors import FormatError
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.storage.checks import check_dtype, check_shape
-from reblock.storage.media.files import read_head
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import read_head
 
 MAGIC = b"\x93NUMPY"
 #: Longest header text; numpy's own limit, since a header is evaluated (as a literal, but evaluated).
@@ -46,9 +48,9 @@ class Header:
         return tuple(reversed(axes) if self.fortran else axes)
 
 
-def read_header(path: str, roots: Roots | None = None) -> Header:
+def read_header(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> Header:
     """Header of a .npy file, checked; the elements are not looked at."""
-    head, size = read_head(path, _PREFIX + MAX_HEADER, roots)
+    head, size = read_head(medium, path, _PREFIX + MAX_HEADER, roots)
     if not head.startswith(MAGIC):
         raise FormatError(f"{path}: not a .npy file: it starts with {head[:6]!r}, not {MAGIC!r}")
     if head[6:8] == b"\1\0":

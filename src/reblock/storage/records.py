@@ -25,7 +25,7 @@ ATTRIBUTE = "reblock_digest"
 #: Member of a `zarr.json`.
 MEMBER = "reblock"
 #: File beside a `.zarray`.
-FILE = ".reblock.json"
+RECORD_FILE = ".reblock.json"
 _DIGEST = re.compile(r"rb[0-9]{1,4}-[0-9a-f]{8,128}")
 _JOB = re.compile(r"[!-~]{1,200}")
 

@@ -21,11 +21,16 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from operator import attrgetter
+from typing import Any
 
 from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
+from reblock.model.medium import Medium
 from reblock.model.store import Format, Store
 from reblock.storage.location import Location
-from reblock.storage.media.files import disk_errors, kind_of
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.registry import medium_of
+from reblock.storage.media.small import exists, is_folder
 from reblock.storage.signatures import recognise
 
 #: Entry point group of formats.
@@ -79,8 +84,9 @@ def get(name: str) -> Format:
 
 def detect(path: str) -> Format:
     """The format of what lies at a path: by content, then by extension."""
+    medium = medium_of(path)
     with disk_errors("open", path):
-        found = os.stat(path)
+        found = medium.status(path)
     broken: list[str] = []
     trouble: StorageError | None = None
     for known in _table().values():
@@ -90,7 +96,7 @@ def detect(path: str) -> Format:
             broken.append(error.message)
             continue
         try:
-            if candidate.probe(path):
+            if candidate.probe(path, **_elsewhere(medium)):
                 return candidate
         except StorageError as error:
             trouble = trouble or error
@@ -98,15 +104,15 @@ def detect(path: str) -> Format:
             broken.append(f"format {known.name} failed: {error!r}")
     if trouble is not None:
         raise trouble
-    if stranger := recognise(path):
+    if stranger := recognise(path, medium=medium):
         raise FormatError(stranger)
-    guess = _by_suffix(path) or ("blocks" if _bare_blocks(path) else None)
+    guess = _by_suffix(path) or ("blocks" if _bare_blocks(medium, path) else None)
     if guess is not None:
         # Opening it says what is wrong better than we could.
         return get(guess)
     missing = f" ({'; '.join(broken)})" if broken else ""
     raise FormatError(
-        f"{path}: {kind_of(found.st_mode)} of no known format; say which with {option('from_format')}: "
+        f"{path}: {found.kind} of no known format; say which with {option('from_format')}: "
         f"{', '.join(_table())}{missing}"
     )
 
@@ -138,14 +144,19 @@ def open(  # noqa: A001 - the verb of the registry
 ) -> Store:
     """Open an array at `PATH[::INNER]` for reading; its files may also lie in the folders in `allow`."""
     where = locate(location)
-    if where.is_url:
-        raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
-    if not os.path.lexists(where.path):
+    medium = medium_of(where.path)
+    if not exists(medium, where.path):
         missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         raise DiskError.wrap(missing, doing="open", path=where.path)
     kind = detect(where.path) if format is None else get(format)
+    more = _elsewhere(medium)
     # A format of others may be older than this argument.
-    return kind.open(where.path, where.inner, allow) if allow else kind.open(where.path, where.inner)
+    return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
+
+
+def _elsewhere(medium: Medium) -> dict[str, Any]:
+    """The argument for a medium that is not that of local files; a format of others may be older than it."""
+    return {} if medium is LOCAL else {"medium": medium}
 
 
 # ---------------------------------------------------------------- the table
@@ -238,9 +249,9 @@ def _suffixes(known: Known) -> tuple[str, ...]:
         return ()
 
 
-def _bare_blocks(path: str) -> bool:
+def _bare_blocks(medium: Medium, path: str) -> bool:
     """Whether a folder holds block files without a manifest."""
-    if not os.path.isdir(path):
+    if not is_folder(medium, path):
         return False
-    with disk_errors("read", path), os.scandir(path) as entries:
-        return any(entry.name.endswith((".npy", ".bin")) for entry in entries)
+    with disk_errors("read", path):
+        return any(name.endswith((".npy", ".bin")) for name, _ in medium.entries(path))

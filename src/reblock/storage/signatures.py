@@ -7,7 +7,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from reblock.errors import StorageError
-from reblock.storage.media.files import read_head
+from reblock.model.medium import Medium
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import is_file, read_head
 
 
 class Stranger(NamedTuple):
@@ -65,12 +67,12 @@ _STRANGERS = (
 _LONGEST = max(stranger.offset + len(stranger.signature) for stranger in _STRANGERS)
 
 
-def recognise(path: str) -> str | None:
+def recognise(path: str, *, medium: Medium = LOCAL) -> str | None:
     """What a file is that reblock cannot read, and what to do; None where nobody knows."""
     head = b""
-    if os.path.isfile(path):
+    if is_file(medium, path):
         with suppress(StorageError):
-            head, _ = read_head(path, _LONGEST)
+            head, _ = read_head(medium, path, _LONGEST)
     for stranger in _STRANGERS:
         here = head[stranger.offset : stranger.offset + len(stranger.signature)]
         if here == stranger.signature and path.lower().endswith(stranger.suffixes or ("",)):

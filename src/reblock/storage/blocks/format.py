@@ -14,16 +14,15 @@ keeps as `offset`, so that no header has to be read to find the elements.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, UsageError, option
+from reblock.errors import CorruptError, ExternalError, FormatError, UsageError, option
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
-from reblock.model.medium import Medium
+from reblock.model.medium import FILE, FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
@@ -32,10 +31,10 @@ from reblock.storage.blocks.manifest import MANIFEST, Manifest, read_manifest, w
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.conventions import with_singles, without_ties
-from reblock.storage.media.files import disk_errors, kind_of, sync
-from reblock.storage.media.local import LOCAL
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL, draft_name
+from reblock.storage.media.small import check_folder, exists, is_file
 from reblock.storage.npy_header import read_header, write_header
-from reblock.storage.roots import FileRoots
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,13 @@ class BlocksStore(RawByExtent):
         return _header(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
 
     def checkpoint(self) -> None:
-        sync(self.path)
+        self.medium.sync(self.path)
 
     def commit(self, record: Record = NO_RECORD) -> None:
         # Names of the blocks first: where the manifest is, the blocks are.
-        sync(self.path)
-        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)))
-        sync(self.path)
-        sync(os.path.dirname(os.path.abspath(self.path)))
+        self.medium.sync(self.path)
+        write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)), self.medium)
+        self.medium.sync_name(self.path)
 
     def check_first_block(self) -> None:
         """The first block's own header agrees with the manifest; a missing block is for the reader to notice."""
@@ -109,10 +107,10 @@ class BlocksStore(RawByExtent):
         if self.manifest.suffix == "bin" or not self.layout.objects.count:
             return
         path = self.place(first).path
-        if not os.path.lexists(path):
+        if not exists(self.medium, path):
             return
         self._look_at(first, self.place(first))
-        header, shape = read_header(path, self.roots), self.layout.objects.box(first).shape
+        header, shape = read_header(path, self.roots, medium=self.medium), self.layout.objects.box(first).shape
         plain = len(shape) < 2
         said = (shape, self.schema.dtype, self.manifest.offset, plain or self.schema.order)
         found = (header.shape, header.dtype, header.offset, plain or header.order)
@@ -122,21 +120,17 @@ class BlocksStore(RawByExtent):
     def _look_at(self, index: Index, extent: Extent) -> None:
         """A block file that is there is a regular file of the right size, inside the roots."""
         try:
-            found = os.lstat(extent.path)
-            if stat.S_ISLNK(found.st_mode):
-                found = os.stat(extent.path if self.roots is None else self.roots.resolve(extent.path))
+            found = self.medium.status(extent.path, roots=self.roots)
         except FileNotFoundError:
             return
-        except OSError as error:
-            raise DiskError.wrap(error, doing="look at", path=extent.path) from error
-        if not stat.S_ISREG(found.st_mode):
-            raise FormatError(f"{extent.path}: a block must be a file, not {kind_of(found.st_mode)}")
+        if found.kind != FILE:
+            raise FormatError(f"{extent.path}: a block must be a file, not {found.kind}")
         expected = extent.offset + (extent.length or 0)
-        if found.st_size != expected:
+        if found.size != expected:
             chunk = ",".join(map(str, index))
             raise CorruptError(
                 f"{self.path}: chunk ({chunk}) in {extent.path}, bytes {extent.offset} to {expected}: the file has "
-                f"{found.st_size:,} bytes, a block of its shape has {expected:,}"
+                f"{found.size:,} bytes, a block of its shape has {expected:,}"
             )
 
 
@@ -151,31 +145,32 @@ class BlocksFormat:
     suffixes: tuple[str, ...] = ()
     """None: a block folder is known by its manifest, and named by a trailing slash."""
 
-    def probe(self, path: str) -> bool:
-        if not os.path.isfile(os.path.join(path, MANIFEST)):
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
+        if not is_file(medium, os.path.join(path, MANIFEST)):
             return False
         try:
-            raw = read_manifest(path, FileRoots.of(path)).suffix == "bin"
+            raw = read_manifest(path, medium.roots(path), medium=medium).suffix == "bin"
         except (FormatError, ExternalError):
             # Still a block folder; opening it will say what is wrong with the manifest, if anything.
             raw = False
         return raw == (self.suffix == "bin")
 
-    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
-        roots = FileRoots.of(path, allow)
-        store = BlocksStore(path, read_manifest(path, roots), roots)
+        roots = medium.roots(path, allow)
+        store = BlocksStore(path, read_manifest(path, roots, medium=medium), roots, medium)
         store.check_first_block()
         return store
 
-    def strangers(self, path: str) -> Iterator[str]:
-        manifest = read_manifest(path, FileRoots.of(path))
+    def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
+        manifest = read_manifest(path, medium.roots(path), medium=medium)
         counts = _layout(manifest.schema).objects.counts
-        with disk_errors("list", path), os.scandir(path) as entries:
-            for entry in entries:
-                known = entry.name in (MANIFEST, f"{MANIFEST}.new") or manifest.is_block(entry.name, counts)
-                if entry.is_dir(follow_symlinks=False) or not known:
-                    yield entry.name
+        # Drafts had another name until 0.1.
+        own = (MANIFEST, draft_name(MANIFEST), f"{MANIFEST}.new")
+        with disk_errors("list", path):
+            for name, kind in medium.entries(path):
+                if kind == FOLDER or not (name in own or manifest.is_block(name, counts)):
+                    yield name
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):
@@ -203,22 +198,21 @@ class BlocksFormat:
     def layout(self, schema: Schema) -> Layout:
         return _layout(schema)
 
-    def foresee(self, path: str, inner: str, schema: Schema) -> Store:
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         """A file for each block."""
         _refuse_inner(path, inner)
-        return BlocksStore(path, self._manifest(schema))
+        return BlocksStore(path, self._manifest(schema), medium=medium)
 
-    def create(self, path: str, inner: str, schema: Schema) -> Store:
-        store = self.foresee(path, inner, schema)
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        store = self.foresee(path, inner, schema, medium=medium)
         with disk_errors("create", path):
-            os.mkdir(path)
+            medium.make_folder(path)
         return store
 
-    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
-        _refuse_inner(path, inner)
-        with disk_errors("open", path):
-            os.scandir(path).close()
-        return BlocksStore(path, self._manifest(schema))
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        store = self.foresee(path, inner, schema, medium=medium)
+        check_folder(medium, path)
+        return store
 
     def _manifest(self, schema: Schema) -> Manifest:
         offset = 0

@@ -23,13 +23,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from reblock.errors import FormatError
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema, element
 from reblock.model.store import Index
@@ -43,7 +43,9 @@ from reblock.storage.checks import (
     load_json,
     show,
 )
-from reblock.storage.media.files import disk_errors, is_number_below, write_file
+from reblock.storage.media.files import disk_errors, is_number_below
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import exists
 from reblock.storage.records import record_from_json, record_to_json
 
 #: Name of the manifest in its folder.
@@ -82,14 +84,14 @@ class Manifest:
         return len(parts) == len(counts) and all(map(is_number_below, parts, counts))
 
 
-def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
+def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> Manifest:
     """The manifest of a folder, checked."""
     path = os.path.join(folder, MANIFEST)
-    if not os.path.lexists(path):
+    if not exists(medium, path):
         with disk_errors("open", folder):
-            count = len(os.listdir(folder))
+            count = len(medium.entries(folder))
         raise FormatError(f"{folder}: {MANIFEST} is missing, without which a folder of {count} files has no shape")
-    found = load_json(path, roots)
+    found = load_json(path, roots, medium=medium)
     check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
     if found["reblock"] != _VERSION:
         raise FormatError(f"{path}: version {show(found['reblock'])} is not known; {_VERSION} is")
@@ -116,8 +118,8 @@ def read_manifest(folder: str, roots: Roots | None = None) -> Manifest:
     return Manifest(schema, suffix, files, offset)
 
 
-def write_manifest(folder: str, manifest: Manifest) -> None:
-    """Put the manifest into its folder, durable."""
+def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> None:
+    """Put the manifest into its folder, durable; a commit can be repeated after a crash."""
     schema = manifest.schema
     fill = schema.fill_value
     document = {
@@ -134,13 +136,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
     }
     document |= {_RECORD + key: text for key, text in record_to_json(schema.record).items()}
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
-    path = os.path.join(folder, MANIFEST)
-    # By renaming, so that a commit can be repeated after a crash.
-    with disk_errors("write", path):
-        with suppress(FileNotFoundError):
-            os.unlink(path + ".new")
-        write_file(path + ".new", f"{{\n{lines}\n}}\n".encode())
-        os.replace(path + ".new", path)
+    medium.replace(os.path.join(folder, MANIFEST), f"{{\n{lines}\n}}\n".encode())
 
 
 def _check_files(value: Any, path: str) -> tuple[str, str]:

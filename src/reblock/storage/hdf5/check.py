@@ -15,7 +15,6 @@ of them do.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from math import prod
 from random import Random
@@ -29,6 +28,7 @@ from reblock.geometry import Box
 from reblock.model.store import Extent, Index, Store
 from reblock.storage.hdf5.index import ChunkIndex, index_of
 from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
 
 #: Bytes of a chunk that are compared, at the most; of one that is decoded at most a quarter, so that no more memory is
 #: taken than by decoding it.
@@ -168,11 +168,12 @@ def _read(store: Store, chunk: Index, extent: Extent | None, box: Box) -> bytes:
 
 
 def _bytes_at(path: str, offset: int, size: int) -> bytes:
-    with disk_errors("read", path), open(path, "rb", buffering=0) as file:
-        data = os.pread(file.fileno(), size, offset)
-    if len(data) != size:
+    data = bytearray(size)
+    with disk_errors("read", path), LOCAL.reader(path) as handle:
+        found = handle.read(memoryview(data), offset)
+    if found != size:
         raise CorruptError(f"{path}: {size} bytes at {offset} end after the file")
-    return data
+    return bytes(data)
 
 
 def _no_index(extent: Extent) -> bytes:

@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from reblock.errors import DiskError, FormatError, ReblockError, StorageError
+from reblock.model.medium import Medium
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import is_file
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises for whatever HDF5 did not like.
@@ -61,15 +65,15 @@ def _errno_inside(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def signature_offset(path: str) -> int | None:
+def signature_offset(path: str, medium: Medium = LOCAL) -> int | None:
     """Where the HDF5 signature lies: at 0, or behind a user block at 512, 1024, 2048, ...; None without one."""
-    if not os.path.isfile(path):
+    if not is_file(medium, path):
         return None
-    with open(path, "rb") as file:
-        size, offset = os.fstat(file.fileno()).st_size, 0
+    with disk_errors("open", path), medium.reader(path) as handle:
+        size, offset, found = handle.size(), 0, bytearray(len(SIGNATURE))
         while offset + len(SIGNATURE) <= size:
-            file.seek(offset)
-            if file.read(len(SIGNATURE)) == SIGNATURE:
+            handle.read(memoryview(found), offset)
+            if found == SIGNATURE:
                 return offset
             offset = max(2 * offset, 512)
     return None

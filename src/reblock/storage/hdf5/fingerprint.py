@@ -8,15 +8,16 @@ is kept in a side file, and compared before the file is gone on with.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 
 from reblock.errors import CorruptError
-from reblock.storage.media.files import disk_errors, write_file
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import exists, read_head
 
 #: Bytes that are read at a time.
 _PIECE = 1 << 20
+_DIGEST_BYTES = 32
 
 #: First byte and length of a chunk.
 Place = tuple[int, int]
@@ -24,40 +25,35 @@ Place = tuple[int, int]
 
 def seal(path: str, places: Iterable[Place]) -> None:
     """Remember what a new file has besides its chunks."""
+    LOCAL.remove(_side(path))
     with disk_errors("write", _side(path)):
-        with suppress(FileNotFoundError):
-            os.unlink(_side(path))
-        write_file(_side(path), _hash(path, places))
+        LOCAL.create(_side(path), _hash(path, places))
 
 
 def check_seal(path: str, places: Iterable[Place]) -> None:
     """CorruptError where that is not what it was; nothing where no seal is left."""
-    with disk_errors("read", _side(path)):
-        try:
-            with open(_side(path), "rb") as file:
-                before = file.read()
-        except FileNotFoundError:
-            return
+    if not exists(LOCAL, _side(path)):
+        return
+    before, _ = read_head(LOCAL, _side(path), _DIGEST_BYTES + 1)
     if before != _hash(path, places):
         raise CorruptError(f"{path}: the metadata of the unfinished file was changed")
 
 
 def break_seal(path: str) -> None:
     """The metadata is about to change."""
-    with disk_errors("remove", _side(path)), suppress(FileNotFoundError):
-        os.unlink(_side(path))
+    LOCAL.remove(_side(path))
 
 
 def _hash(path: str, places: Iterable[Place]) -> bytes:
-    found = hashlib.blake2b(digest_size=32)
-    with disk_errors("read", path), open(path, "rb", buffering=0) as file:
-        size, at = os.fstat(file.fileno()).st_size, 0
+    found = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    data = memoryview(bytearray(_PIECE))
+    with disk_errors("read", path), LOCAL.reader(path) as handle:
+        size, at = handle.size(), 0
         for start, length in [*sorted(places), (size, 0)]:
             found.update(f"{start} {length}\n".encode())
-            file.seek(at)
-            while at < start and (data := file.read(min(start - at, _PIECE))):
-                found.update(data)
-                at += len(data)
+            while at < start and (count := handle.read(data[: min(start - at, _PIECE)], at)):
+                found.update(data[:count])
+                at += count
             at = max(at, start + length)
     return found.digest()
 

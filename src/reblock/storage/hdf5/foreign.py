@@ -23,7 +23,8 @@ from reblock.storage.hdf5.index import ChunkIndex, Place
 from reblock.storage.hdf5.metadata import Stored, beside, describe
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.virtual import Member, Part, Source, files_of
-from reblock.storage.media.files import read_head
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import exists, read_head
 
 #: Files that links and virtual datasets may lead through on the way to a dataset.
 _MANY_FILES = 8
@@ -47,7 +48,7 @@ class _Search:
         self, path: str, inner: str, files: int = _MANY_FILES, above: Sequence[tuple[str, str]] = ()
     ) -> tuple[str, str, Schema, Stored]:
         """A dataset, by a way through at most so many files, from the virtual datasets above it."""
-        _, size = read_head(path, 0)
+        _, size = read_head(LOCAL, path, 0)
         with failures("open", path):
             if signature_offset(path) is None:
                 raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
@@ -104,7 +105,7 @@ class _Search:
 def _beside(path: str, name: str) -> str:
     """Where a source is: HDF5 too looks in the folder of the virtual dataset where an absolute path has no file."""
     named, moved = beside(path, name), beside(path, os.path.basename(name))
-    return moved if os.path.isabs(name) and not os.path.lexists(named) and os.path.lexists(moved) else named
+    return moved if os.path.isabs(name) and not exists(LOCAL, named) and exists(LOCAL, moved) else named
 
 
 class Foreign:

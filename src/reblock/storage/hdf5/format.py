@@ -14,13 +14,13 @@ A chunk is always stored whole, so the last one of an axis sticks out of the arr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
-from reblock.errors import CorruptError, StorageError, TargetExistsError
+from reblock.errors import CorruptError, DiskError, StorageError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.schema import Schema
 from reblock.storage.hdf5.adapt import adapt_schema
 from reblock.storage.hdf5.create import create_dataset
@@ -32,6 +32,8 @@ from reblock.storage.hdf5.metadata import describe_own
 from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, recover, telling
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store, layout_of
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import exists
 from reblock.storage.roots import FileRoots
 
 #: Name of a dataset that was not given one.
@@ -44,20 +46,22 @@ class Hdf5Format:
     name = "hdf5"
     suffixes = (".h5", ".hdf5", ".he5")
 
-    def probe(self, path: str) -> bool:
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         """Whether there is an HDF5 signature, also behind a user block."""
         try:
-            return signature_offset(path) is not None
-        except (OSError, ValueError):
+            return signature_offset(path, medium) is not None
+        except DiskError:
             return False
 
-    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Hdf5Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Hdf5Store:
         """Open a dataset, or the only one of the file."""
+        _require_local(path, medium)
         roots = FileRoots.of(path, allow)
         return Hdf5Store(*find(path, inner, roots), roots=roots)
 
-    def strangers(self, path: str) -> Iterator[str]:
+    def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
         """Attributes and members of groups, and a user block, where there is anything but one dataset."""
+        _require_local(path, medium)
         with closing(Reader(path)) as reader:
             yield from reader.strangers()
 
@@ -69,14 +73,16 @@ class Hdf5Format:
         """Chunks as objects, the last ones padded."""
         return layout_of(schema)
 
-    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002
         """One file."""
+        _require_local(path, medium)
         parts_of(inner)
 
-    def create(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Hdf5Store:
         """Make a new file with one dataset; without filters all its bytes are allocated at once, unwritten."""
+        _require_local(path, medium)
         name = "/".join(parts_of(inner)) or _NAME
-        if os.path.lexists(path):
+        if exists(LOCAL, path):
             raise TargetExistsError(f"{path} exists already")
         with failures("create", path, StorageError):
             shadow = Shadow(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
@@ -94,16 +100,17 @@ class Hdf5Format:
                     file.close()
                 if shadow is not None:
                     shadow.close()
-                with suppress(OSError):
-                    os.unlink(path)
+                with suppress(DiskError):
+                    LOCAL.remove(path)
                 raise
         store = Hdf5Store(path, name, schema, stored, shadow, file)
         if shadow is None:
             seal(path, _places(store))
         return store
 
-    def reopen(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Hdf5Store:
         """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
+        _require_local(path, medium)
         name = "/".join(parts_of(inner)) or _NAME
         if not pipeline_of(schema.codec, schema.dtype.itemsize):
             recover(path)
@@ -127,6 +134,11 @@ class Hdf5Format:
                 shadow.close()
                 raise
         return Hdf5Store(path, name, schema, found.stored, shadow, file)
+
+
+def _require_local(path: str, medium: Medium) -> None:
+    if not medium.is_local:
+        raise UsageError(f"{path}: HDF5 needs a local file, which is not to be had in {medium.name}; zarr would do")
 
 
 def _places(store: Hdf5Store) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, StorageError
+from reblock.errors import CorruptError, ExternalError, FormatError, StorageError
 from reblock.model.roots import Roots
 from reblock.model.schema import Record, Schema
 from reblock.storage import checks
@@ -23,6 +23,8 @@ from reblock.storage.hdf5.filters import Filter, Pipeline, codec_of, is_ours, re
 from reblock.storage.hdf5.index import address_shift, edges_are_raw, is_misreported
 from reblock.storage.hdf5.sandbox.wire import pack, unpack
 from reblock.storage.hdf5.virtual import Member, Part, mappings_of, read_parts
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
 from reblock.storage.records import record_to_json, take_record
 from reblock.storage.roots import FileRoots
 
@@ -163,10 +165,8 @@ def _external(files: Sequence[Sequence[Any]], path: str, where: str, roots: Root
     if len(files) > 1:
         raise ExternalError(f"{where} keeps its elements in several files, such as {name}: copy it with h5repack first")
     real = roots.resolve(beside(path, name))
-    try:
-        size = os.stat(real).st_size
-    except OSError as error:
-        raise DiskError.wrap(error, doing=f"{where} keeps its elements in", path=real) from error
+    with disk_errors(f"{where} keeps its elements in", real):
+        size = LOCAL.status(real).size
     return real, offset, size
 
 

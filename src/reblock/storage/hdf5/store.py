@@ -29,7 +29,6 @@ from reblock.storage.hdf5.index import ChunkIndex, Place, ask_index, read_index
 from reblock.storage.hdf5.metadata import Stored, write_record
 from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, telling
 from reblock.storage.hdf5.virtual import files_of
-from reblock.storage.media.files import sync
 from reblock.storage.media.local import LOCAL
 
 #: What does not survive pickling: handles and what is quickly read again.
@@ -297,7 +296,7 @@ class Hdf5Store:
             if self._shadow is not None:
                 self._shadow.checkpoint()
         if self._shadow is None:
-            sync(self.path)
+            self.medium.sync(self.path)
 
     def commit(self, record: Record = NO_RECORD) -> None:
         """Close and make durable; but for the record the metadata has been complete since creation."""
@@ -315,7 +314,7 @@ class Hdf5Store:
                 self._shadow.close()
                 self._shadow = None
                 forget(self.path)
-        sync(self.path)
+        self.medium.sync(self.path)
 
     def abort(self) -> None:
         """Close; what came after the last checkpoint is given up."""

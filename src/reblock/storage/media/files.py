@@ -1,4 +1,4 @@
-"""Small files: read with a limit, made durable, and every OSError turned into a DiskError."""
+"""Local files: opened by their own name, made durable, and every OSError turned into a DiskError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from reblock.errors import DiskError, FormatError
 from reblock.model.medium import FILE, FOLDER, LINK
-from reblock.model.roots import Roots
 from reblock.model.store import Bytes
 
 _KINDS = {
@@ -33,52 +32,6 @@ def disk_errors(doing: str, path: str) -> Iterator[None]:
         raise DiskError.wrap(error, doing=doing, path=path) from error
     except ValueError as error:  # a path with a NUL character
         raise DiskError.wrap(OSError(errno.EINVAL, str(error)), doing=doing, path=repr(path)) from error
-
-
-def read_head(path: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
-    """The first bytes of a regular file, and its size; ExternalError where links lead out of its roots."""
-    return _read_part(path, length, roots, at_end=False)
-
-
-def read_tail(path: str, length: int, roots: Roots | None = None) -> bytes:
-    """The last bytes."""
-    return _read_part(path, length, roots, at_end=True)[0]
-
-
-def _read_part(path: str, length: int, roots: Roots | None, *, at_end: bool) -> tuple[bytes, int]:
-    with disk_errors("read", path):
-        fd = _open(path, roots)
-        try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise FormatError(f"{path}: a regular file was expected, not {kind_of(found.st_mode)}")
-            if at_end:
-                os.lseek(fd, max(found.st_size - length, 0), os.SEEK_SET)
-            return _read_fully(fd, length), found.st_size
-        finally:
-            os.close(fd)
-
-
-def read_file(path: str, *, limit_bytes: int, roots: Roots | None = None) -> bytes:
-    """All of a small regular file; FormatError where it is larger than the limit."""
-    data, size = read_head(path, limit_bytes + 1, roots)
-    if len(data) > limit_bytes:
-        raise FormatError(f"{path}: {max(size, len(data)):,} bytes are more than the limit of {limit_bytes:,}")
-    return data
-
-
-def _open(path: str, roots: Roots | None) -> int:
-    # A pipe without a writer would block at opening.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    if roots is None:
-        return os.open(path, flags)
-    if roots.allows(path):
-        try:
-            return os.open(path, flags | os.O_NOFOLLOW)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-    return os.open(roots.resolve(path), flags)
 
 
 def open_regular(path: str, flags: int, *, at: int | None = None) -> int:
@@ -141,11 +94,3 @@ def kind_of(mode: int) -> str:
 def is_number_below(name: str, count: int) -> bool:
     """Whether a name is a number below another, written the usual way."""
     return name.isascii() and name.isdecimal() and (name[0] != "0" or name == "0") and int(name[:20]) < count
-
-
-def _read_fully(fd: int, length: int) -> bytes:
-    parts = []
-    while length and (part := os.read(fd, min(length, 1 << 20))):
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)

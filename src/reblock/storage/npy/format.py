@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from reblock.errors import CorruptError, DiskError, UsageError
+from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import chunk_text
 from reblock.model.codec import Codec
@@ -24,10 +23,10 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
-from reblock.storage.media.files import read_head, sync, write_file
+from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import is_file, read_head
 from reblock.storage.npy_header import MAGIC, read_header, write_header
-from reblock.storage.roots import FileRoots
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,17 @@ class NpyStore(RawByExtent):
         return _header(self.schema, self.offset)
 
     def checkpoint(self) -> None:
-        sync(self.path)
+        self.medium.sync(self.path)
 
     def commit(self, record: Record = NO_RECORD) -> None:  # noqa: ARG002 - a .npy file has no place for it
-        self._check_size()
-        sync(self.path)
-        sync(os.path.dirname(self.path) or ".")
+        self.check_size()
+        self.medium.sync(self.path)
+        self.medium.sync_name(self.path)
 
-    def _check_size(self) -> None:
-        try:
-            found = os.stat(self.path).st_size
-        except OSError as error:
-            raise DiskError.wrap(error, doing="look at", path=self.path) from error
+    def check_size(self) -> None:
+        """CorruptError where the file is shorter than its header promises."""
+        with disk_errors("look at", self.path):
+            found = self.medium.status(self.path).size
         expected = self.offset + self.layout.nbytes
         if found < expected:
             raise CorruptError(f"{self.path}: {found:,} bytes, its header promises {expected:,}")
@@ -99,20 +97,20 @@ class NpyFormat:
     name = "npy"
     suffixes = (".npy",)
 
-    def probe(self, path: str) -> bool:
-        return os.path.isfile(path) and read_head(path, len(MAGIC))[0] == MAGIC
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
+        return is_file(medium, path) and read_head(medium, path, len(MAGIC))[0] == MAGIC
 
-    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
-        found = read_header(path)
+        found = read_header(path, medium=medium)
         schema = Schema(found.shape, found.dtype, _one_chunk(found.shape), order=found.order)
-        store = NpyStore(path, schema, found.offset, FileRoots.of(path, allow))
-        store._check_size()  # noqa: SLF001 - of our own class
+        store = NpyStore(path, schema, found.offset, medium.roots(path, allow), medium)
+        store.check_size()
         return store
 
-    def strangers(self, path: str) -> Iterator[str]:
-        place = self.open(path, "").place(())
-        more = read_head(path, 0)[1] - place.offset - (place.length or 0)
+    def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
+        place = self.open(path, "", medium=medium).place(())
+        more = read_head(medium, path, 0)[1] - place.offset - (place.length or 0)
         if more:
             yield f"{more:,} bytes after the array"
 
@@ -149,24 +147,25 @@ class NpyFormat:
     def layout(self, schema: Schema) -> Layout:
         return _layout(schema)
 
-    def foresee(self, path: str, inner: str, schema: Schema) -> None:  # noqa: ARG002 - as the protocol says
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002 - as the protocol says
         """One file."""
         _refuse_inner(path, inner)
 
-    def create(self, path: str, inner: str, schema: Schema) -> Store:
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
         header = _header(schema)
-        store = NpyStore(path, schema, len(header))
-        write_file(path, header, length=len(header) + store.layout.nbytes)
+        store = NpyStore(path, schema, len(header), medium=medium)
+        with disk_errors("create", path):
+            medium.create(path, header, size=len(header) + store.layout.nbytes)
         return store
 
-    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
         header = _header(schema)
-        if read_head(path, len(header))[0] != header:
+        if read_head(medium, path, len(header))[0] != header:
             raise CorruptError(f"{path}: not the header of the array that was being written")
-        store = NpyStore(path, schema, len(header))
-        store._check_size()  # noqa: SLF001 - of our own class
+        store = NpyStore(path, schema, len(header), medium=medium)
+        store.check_size()
         return store
 
     def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:

@@ -13,7 +13,7 @@ from reblock.model.codec import Stage
 from reblock.model.schema import Schema
 from reblock.storage.checks import parse_json
 from reblock.storage.codecs.stages import FILTERS, config, config_v3
-from reblock.storage.records import FILE, MEMBER, record_to_json
+from reblock.storage.records import MEMBER, RECORD_FILE, record_to_json
 from reblock.storage.zarr.meta import DIMENSIONS, Meta, parse_v2, parse_v3
 from reblock.storage.zarr.values import dtype_json_v3, fill_to_json
 
@@ -33,7 +33,7 @@ def metadata_files(schema: Schema, parts: Sequence[str], version: int) -> list[t
     if attributes:
         files.append((f"{below}.zattrs", _encode(attributes)))
     if schema.record:
-        files.append((below + FILE, _encode(record_to_json(schema.record))))
+        files.append((below + RECORD_FILE, _encode(record_to_json(schema.record))))
     return [*files, (f"{below}.zarray", _encode(document))]
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -15,7 +13,7 @@ import numpy as np
 
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
 from reblock.model.layout import Layout
-from reblock.model.medium import Medium
+from reblock.model.medium import FILE, FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
@@ -26,11 +24,10 @@ from reblock.storage.codecs.blosc_frame import HEADER_BYTES
 from reblock.storage.codecs.blosc_parts import Parts
 from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.decoders import decoder
-from reblock.storage.media.durable import make_durable
-from reblock.storage.media.files import disk_errors, read_head, sync, write_file
+from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
-from reblock.storage.records import FILE
-from reblock.storage.roots import FileRoots
+from reblock.storage.media.small import check_folder, exists, is_file, read_head
+from reblock.storage.records import RECORD_FILE
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.contents import strangers
 from reblock.storage.zarr.files import describe, metadata_files
@@ -174,12 +171,13 @@ class ZarrStore(ByExtent):
     def _sizes(self, index: Index) -> Sequence[int]:
         """Stored sizes of the chunks in a file."""
         path, shard = self._path(index), self.meta.shard
-        with disk_errors("look at", path), suppress(FileNotFoundError):
-            found = os.lstat(path)
-            if not stat.S_ISREG(found.st_mode):
-                raise FormatError(f"{path}: not a regular file")
-            return [found.st_size] if shard is None else zarr_shards.sizes(shard, path, self.roots)
-        return []
+        try:
+            found = self.medium.status(path, follow=False)
+        except FileNotFoundError:
+            return []
+        if found.kind != FILE:
+            raise FormatError(f"{path}: not a regular file, but {found.kind}")
+        return [found.size] if shard is None else zarr_shards.sizes(shard, self.medium, path, self.roots)
 
     def divided(self) -> Store | None:
         chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]
@@ -195,7 +193,7 @@ class ZarrStore(ByExtent):
         for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
             index = tuple(map(int, np.unravel_index(number, grid.counts)))
             try:
-                yield read_head(self._path(index), HEADER_BYTES, self.roots)[0]
+                yield read_head(self.medium, self._path(index), HEADER_BYTES, self.roots)[0]
             except DiskError as error:
                 if error.errno != errno.ENOENT:
                     raise
@@ -226,7 +224,7 @@ class ZarrStore(ByExtent):
 
     # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
-        sync(self.folder)
+        self.medium.sync(self.folder)
 
     def commit(self, record: Record = NO_RECORD) -> None:
         if self.made_of is None:
@@ -235,8 +233,8 @@ class ZarrStore(ByExtent):
         schema = replace(self.made_of, record=record)
         for name, data in metadata_files(schema, _parts(self.path, self.inner), self.meta.version):
             # The array's own metadata comes last: until then, no array can be opened here.
-            _replace_file(os.path.join(self.path, name), data)
-        sync(os.path.dirname(os.path.abspath(self.path)))
+            self.medium.replace(os.path.join(self.path, name), data)
+        self.medium.sync_name(self.path)
 
     def _write_indices(self) -> None:
         """Write the indices of shards that were written chunk by chunk."""
@@ -244,11 +242,12 @@ class ZarrStore(ByExtent):
             return
         paths = []
         for path, offset, index in self._shards.indices():
-            with disk_errors("write", path), open(path, "r+b") as file:
-                file.seek(offset)
-                file.write(index)
+            with disk_errors("write", path):
+                self.medium.status(path)  # a shard that has gone is not made anew
+                with self.medium.writer(path) as handle:
+                    handle.write([index], offset)
             paths.append(path)
-        make_durable(paths, self.path)
+        self.medium.sync_all(paths, self.path)
 
 
 @dataclass(frozen=True)
@@ -262,31 +261,31 @@ class ZarrFormat:
     suffixes: tuple[str, ...] = (".zarr",)
     """File name endings."""
 
-    def probe(self, path: str) -> bool:
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         names = ("zarr.json", ".zarray", ".zgroup")[self.version == 2 :]
-        return any(os.path.isfile(os.path.join(path, name)) for name in names)
+        return any(is_file(medium, os.path.join(path, name)) for name in names)
 
-    def open(self, path: str, inner: str, allow: Sequence[str] = ()) -> Store:
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
         folder = os.path.join(path, *_parts(path, inner))
-        roots = FileRoots.of(path, allow)
-        meta = _read_array(folder, roots)
+        roots = medium.roots(path, allow)
+        meta = _read_array(medium, folder, roots)
         if meta is not None:
-            return ZarrStore(path, "/".join(_parts(path, inner)), meta, roots)
-        if not _is_group(folder):
+            return ZarrStore(path, "/".join(_parts(path, inner)), meta, roots, medium=medium)
+        if not _is_group(medium, folder):
             with disk_errors("open", folder):
-                os.scandir(folder).close()
+                medium.entries(folder)
             raise FormatError(f"{folder}: not a zarr array or group, there is no zarr.json, .zarray or .zgroup")
-        found = list(islice(_arrays(folder, roots), 21))
+        found = list(islice(_arrays(medium, folder, roots), 21))
         if len(found) == 1:
-            return self.open(path, "/".join([*_parts(path, inner), found[0]]), allow)
+            return self.open(path, "/".join([*_parts(path, inner), found[0]]), allow, medium=medium)
         there = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
         advice = f"name one of its arrays after '::': {there}" if found else "there is no array in it"
         raise FormatError(f"{folder}: a zarr group; {advice}")
 
-    def strangers(self, path: str) -> Iterator[str]:
-        found, roots = self.open(path, ""), FileRoots.of(path)
+    def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
+        found, roots = self.open(path, "", medium=medium), medium.roots(path)
         if isinstance(found, ZarrStore):
-            yield from strangers(path, _parts(path, found.inner), found.meta, roots)
+            yield from strangers(medium, path, _parts(path, found.inner), found.meta, roots)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         return adapt(schema, asked, self.version)
@@ -294,26 +293,27 @@ class ZarrFormat:
     def layout(self, schema: Schema) -> Layout:
         return zarr_shards.by_chunk(describe(schema, self.version)).layout
 
-    def create(self, path: str, inner: str, schema: Schema) -> Store:
-        store = self.foresee(path, inner, schema)
-        with disk_errors("create", path):
-            try:
-                os.mkdir(path)
-            except FileExistsError:
-                raise TargetExistsError(f"{path} exists already") from None
-            os.makedirs(store.folder, exist_ok=True)
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        store = self.foresee(path, inner, schema, medium=medium)
+        try:
+            medium.make_folder(path)
+        except FileExistsError:
+            raise TargetExistsError(f"{path} exists already") from None
+        folder = path
+        for part in _parts(path, inner):
+            folder = os.path.join(folder, part)
+            medium.make_folder(folder)
         return store
 
-    def reopen(self, path: str, inner: str, schema: Schema) -> Store:
-        store = self.foresee(path, inner, schema)
-        with disk_errors("open", store.folder):
-            os.scandir(store.folder).close()
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        store = self.foresee(path, inner, schema, medium=medium)
+        check_folder(medium, store.folder)
         return store
 
-    def foresee(self, path: str, inner: str, schema: Schema) -> ZarrStore:
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> ZarrStore:
         """A file for each chunk or shard."""
-        parts = _parts(path, inner)
-        return ZarrStore(path, "/".join(parts), zarr_shards.by_chunk(describe(schema, self.version)), made_of=schema)
+        meta = zarr_shards.by_chunk(describe(schema, self.version))
+        return ZarrStore(path, "/".join(_parts(path, inner)), meta, made_of=schema, medium=medium)
 
 
 def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list[Index]:
@@ -322,69 +322,57 @@ def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list
 
 
 # ---------------------------------------------------------------- metadata files
-def _replace_file(path: str, data: bytes) -> None:
-    """Write a file atomically and durably: after a power failure it is complete or absent."""
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.draft")
-    with disk_errors("write", path):
-        if os.path.lexists(draft):
-            os.unlink(draft)
-        write_file(draft, data)
-        os.replace(draft, path)
-    sync(folder)
-
-
-def _read_array(folder: str, roots: Roots) -> Meta | None:
+def _read_array(medium: Medium, folder: str, roots: Roots | None) -> Meta | None:
     """The array in a folder, or None."""
     path = os.path.join(folder, "zarr.json")
-    if os.path.lexists(path):
-        document = load_json(path, roots)
+    if exists(medium, path):
+        document = load_json(path, roots, medium=medium)
         if document.get("node_type") == "group" and document.get("zarr_format") == 3:
             return None
         return parse_v3(document, where=path)
     path = os.path.join(folder, ".zarray")
-    if not os.path.lexists(path):
+    if not exists(medium, path):
         return None
     attributes, record = (
-        load_json(beside, roots) if os.path.lexists(beside) else {}
-        for beside in (os.path.join(folder, name) for name in (".zattrs", FILE))
+        load_json(beside, roots, medium=medium) if exists(medium, beside) else {}
+        for beside in (os.path.join(folder, name) for name in (".zattrs", RECORD_FILE))
     )
-    return parse_v2(load_json(path, roots), attributes, where=path, record=record)
+    return parse_v2(load_json(path, roots, medium=medium), attributes, where=path, record=record)
 
 
-def _is_group(folder: str) -> bool:
-    return any(os.path.lexists(os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
+def _is_group(medium: Medium, folder: str) -> bool:
+    return any(exists(medium, os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
 
 
-def _is_array(folder: str, roots: Roots) -> bool:
-    if os.path.lexists(os.path.join(folder, ".zarray")):
+def _is_array(medium: Medium, folder: str, roots: Roots | None) -> bool:
+    if exists(medium, os.path.join(folder, ".zarray")):
         return True
     path = os.path.join(folder, "zarr.json")
-    return os.path.lexists(path) and load_json(path, roots).get("node_type") == "array"
+    return exists(medium, path) and load_json(path, roots, medium=medium).get("node_type") == "array"
 
 
-def _arrays(folder: str, roots: Roots) -> Iterator[str]:
+def _arrays(medium: Medium, folder: str, roots: Roots | None) -> Iterator[str]:
     """Paths of the arrays below a group, nearest first; links are not followed."""
     waiting, seen = [""], 0
     while waiting:
         here = waiting.pop(0)
         with disk_errors("list", folder):
-            found = sorted(e.name for e in os.scandir(os.path.join(folder, here)) if e.is_dir(follow_symlinks=False))
+            found = sorted(name for name, kind in medium.entries(os.path.join(folder, here)) if kind == FOLDER)
         for name in found:
             path = f"{here}/{name}".lstrip("/")
-            seen += 1 + _size(os.path.join(folder, path, "zarr.json")) // _LONG_BYTES
+            seen += 1 + _size(medium, os.path.join(folder, path, "zarr.json")) // _LONG_BYTES
             if seen > _MANY_FOLDERS:
                 return
-            if _is_array(os.path.join(folder, path), roots):
+            if _is_array(medium, os.path.join(folder, path), roots):
                 yield path
             else:
                 waiting.append(path)
 
 
-def _size(path: str) -> int:
+def _size(medium: Medium, path: str) -> int:
     try:
-        return os.lstat(path).st_size
-    except OSError:
+        return medium.status(path, follow=False).size
+    except (FileNotFoundError, DiskError):
         return 0
 
 

@@ -23,11 +23,12 @@ import numpy.typing as npt
 from reblock.errors import CorruptError
 from reblock.geometry import Grid
 from reblock.model.layout import most_stored_bytes, room_bytes
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Extent, Flat, Index, Scratch
 from reblock.storage.codecs.coding import is_in_place
 from reblock.storage.codecs.in_place import Behind, moved
-from reblock.storage.media.files import read_head, read_tail
+from reblock.storage.media.small import read_head, read_tail
 from reblock.storage.zarr.meta import Meta, Shard
 from reblock.storage.zarr.nested import ABSENT
 
@@ -57,10 +58,10 @@ def extents(meta: Meta, shard: Shard, path: str, data: Bytes, places: list[Index
     return [_extent(meta, path, table[tuple(place[a] for a in shard.axes)], most) for place in places]
 
 
-def sizes(shard: Shard, path: str, roots: Roots | None) -> list[int]:
+def sizes(shard: Shard, medium: Medium, path: str, roots: Roots | None) -> list[int]:
     """Stored sizes of the chunks of a shard, from its index."""
     size, table = shard.index_bytes, np.empty((*shard.counts, 2), shard.index.dtype)
-    data = read_head(path, size, roots)[0] if shard.at_start else read_tail(path, size, roots)
+    data = read_head(medium, path, size, roots)[0] if shard.at_start else read_tail(medium, path, size, roots)
     shard.index.decode(data, table.reshape(-1).view(np.uint8))
     lengths = table[..., 1]
     found: list[int] = lengths[lengths != ABSENT].tolist()

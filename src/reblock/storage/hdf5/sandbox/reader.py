@@ -35,6 +35,7 @@ from reblock.model.store import Flat, Index
 from reblock.storage.hdf5.index import MANY_CHUNKS, Place, rows_of
 from reblock.storage.hdf5.sandbox import wire
 from reblock.storage.media.files import disk_errors
+from reblock.storage.media.local import LOCAL
 
 _PROGRAM = (
     "import json, signal, sys; "
@@ -59,7 +60,7 @@ class Reader:
         self._path = path
         self._owner = os.getpid()
         with disk_errors("open", path):
-            self._size = os.stat(path).st_size
+            self._size = LOCAL.status(path).size
         self._channel = _switchboard.connect()
         self._stream = self._channel.makefile("rwb")
         if wire.receive(self._stream) is None:

@@ -1,0 +1,72 @@
+"""Small objects of any medium: read with a limit, and looked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from reblock.errors import DiskError, FormatError
+from reblock.model.medium import FILE, FOLDER, Medium
+from reblock.model.roots import Roots
+from reblock.storage.media.files import disk_errors
+
+
+def read_head(medium: Medium, key: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
+    """The first bytes of an object, and its size; ExternalError where links lead out of its roots."""
+    return _read_part(medium, key, length, roots, at_end=False)
+
+
+def read_tail(medium: Medium, key: str, length: int, roots: Roots | None = None) -> bytes:
+    """The last bytes."""
+    return _read_part(medium, key, length, roots, at_end=True)[0]
+
+
+def read_whole(medium: Medium, key: str, *, limit_bytes: int, roots: Roots | None = None) -> bytes:
+    """All bytes of a small object; FormatError where they are more than the limit."""
+    data, size = read_head(medium, key, limit_bytes + 1, roots)
+    if len(data) > limit_bytes:
+        raise FormatError(f"{key}: {max(size, len(data)):,} bytes are more than the limit of {limit_bytes:,}")
+    return data
+
+
+def _read_part(medium: Medium, key: str, length: int, roots: Roots | None, *, at_end: bool) -> tuple[bytes, int]:
+    with disk_errors("read", key), medium.reader(key, roots=roots) as handle:
+        found = handle.status()
+        if found.kind != FILE:
+            raise FormatError(f"{key}: a regular file was expected, not {found.kind}")
+        data = bytearray(min(length, found.size))
+        count = handle.read(memoryview(data), found.size - len(data) if at_end else 0)
+        return bytes(data[:count]), found.size
+
+
+def exists(medium: Medium, key: str) -> bool:
+    """Whether anything has this key, a link that leads nowhere included."""
+    try:
+        medium.status(key, follow=False)
+    except (FileNotFoundError, DiskError):
+        return False
+    return True
+
+
+def is_file(medium: Medium, key: str) -> bool:
+    """Whether a key leads to an object with bytes."""
+    return _kind(medium, key) == FILE
+
+
+def is_folder(medium: Medium, key: str) -> bool:
+    """Whether a key leads to a folder."""
+    return _kind(medium, key) == FOLDER
+
+
+def check_folder(medium: Medium, key: str) -> None:
+    """DiskError where a key does not lead to a folder."""
+    with disk_errors("open", key):
+        if medium.status(key).kind != FOLDER:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+def _kind(medium: Medium, key: str) -> str:
+    try:
+        return medium.status(key).kind
+    except (FileNotFoundError, DiskError):
+        return ""
