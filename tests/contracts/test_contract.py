@@ -146,7 +146,7 @@ def npy(kind: type[Spoiled], **options: Any) -> Format:
 def test_a_spoiled_format_fails(tmp_path: Path, format: Format, test: str) -> None:
     contract = FormatContract()
     contract.make_format = lambda: format  # type: ignore[method-assign]
-    options = {"asked": ()} if test == "test_adapt_is_idempotent" else {"tmp_path": tmp_path}
+    options = {"asked": ()} if test == "test_adapt_is_idempotent" else {"root": str(tmp_path)}
     with pytest.raises((AssertionError, OSError, TypeError, pytest.fail.Exception)):
         getattr(contract, test)(**options)
 
@@ -155,7 +155,7 @@ def test_a_spoiled_format_fails(tmp_path: Path, format: Format, test: str) -> No
 def test_the_same_format_unspoiled_passes(tmp_path: Path, test: str) -> None:
     contract = FormatContract()
     contract.make_format = lambda: npy(Spoiled)  # type: ignore[method-assign]
-    getattr(contract, test)(tmp_path=tmp_path)
+    getattr(contract, test)(root=str(tmp_path))
 
 
 def test_missing_objects_that_are_called_fill(tmp_path: Path) -> None:

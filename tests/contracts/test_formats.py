@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 
 from reblock.errors import UsageError
+from reblock.model.schema import Schema
 from reblock.model.store import Format
 from reblock.storage import registry
+from reblock.storage.media.memory import MEMORY
 from reblock.testing.contract import FormatContract
 
 
@@ -56,6 +62,66 @@ class TestHdf5Inner(ByName):
     inner = "group/array"
 
 
+class InMemory(ByName):
+    """The same on the medium in memory."""
+
+    medium = MEMORY
+    _numbers = itertools.count()
+
+    @pytest.fixture
+    def root(self) -> Iterator[str]:
+        folder = f"memory://formats/{next(self._numbers)}"
+        MEMORY.make_folder(folder)
+        yield folder
+        MEMORY.remove_all(f"{folder}/")
+
+
+class TestNpyInMemory(InMemory):
+    name = "npy"
+
+
+class TestBlocksInMemory(InMemory):
+    name = "blocks"
+
+
+class TestRawBlocksInMemory(InMemory):
+    name = "rawblocks"
+
+
+class TestZarrInMemory(InMemory):
+    name = "zarr"
+
+
+class TestZarr2InMemory(InMemory):
+    name = "zarr2"
+
+
+class TestZarrInnerInMemory(InMemory):
+    name = "zarr"
+    inner = "group/array"
+
+
 def test_every_format_is_tested() -> None:
-    tested = {test.name for test in ByName.__subclasses__()}
-    assert {known.name for known in registry._OWN} <= tested
+    own = {known.name for known in registry._OWN}
+    assert own <= {test.name for test in ByName.__subclasses__()}
+    assert own - {"hdf5"} == {test.name for test in InMemory.__subclasses__()}
+
+
+def test_hdf5_says_that_it_needs_a_local_file() -> None:
+    kind = registry.get("hdf5")
+    schema = kind.adapt(Schema((4,), np.dtype("<i4"), (2,)), ())
+    calls = (
+        lambda: kind.create("memory://formats/x.h5", "", schema, medium=MEMORY),
+        lambda: kind.reopen("memory://formats/x.h5", "", schema, medium=MEMORY),
+        lambda: kind.foresee("memory://formats/x.h5", "", schema, medium=MEMORY),
+        lambda: kind.open("memory://formats/x.h5", "", medium=MEMORY),
+        lambda: list(kind.strangers("memory://formats/x.h5", medium=MEMORY)),
+        lambda: registry.open("memory://formats/x.h5"),
+    )
+    MEMORY.write("memory://formats/x.h5", [b"\x89HDF\r\n\x1a\n" + bytes(100)])
+    try:
+        for call in calls:
+            with pytest.raises(UsageError, match=r"x\.h5: HDF5 needs a local file, .* memory"):
+                call()
+    finally:
+        MEMORY.remove("memory://formats/x.h5")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from reblock.geometry import Grid
 from reblock.model.layout import Layout
+from reblock.model.medium import FOLDER, Medium
 from reblock.model.schema import Schema
 from reblock.model.store import Store
+from reblock.storage.media.small import read_whole
 from reblock.testing.reference_io import whole
+
+#: Objects of the contracts are smaller.
+_LARGEST = 1 << 26
 
 
 def check_schema(store: Store, schema: Schema, layout: Layout) -> None:
@@ -70,12 +74,14 @@ def fields(schema: Schema) -> dict[str, Any]:
     }
 
 
-def files(path: str) -> list[Path]:
-    """Every file below a path, or the file itself."""
-    top = Path(path)
-    return [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.is_file())
+def objects_below(medium: Medium, key: str) -> list[str]:
+    """Keys of all objects below a folder, or the key itself where it is an object; sorted."""
+    if medium.status(key).kind != FOLDER:
+        return [key]
+    below = [objects_below(medium, f"{key}/{name}") for name, _ in medium.entries(key)]
+    return sorted(one for some in below for one in some)
 
 
-def snapshot(path: str) -> dict[str, bytes]:
-    """Every file below a path with its bytes."""
-    return {str(file): file.read_bytes() for file in files(path)}
+def snapshot(medium: Medium, key: str) -> dict[str, bytes]:
+    """Every object below a key with its bytes."""
+    return {one: read_whole(medium, one, limit_bytes=_LARGEST) for one in objects_below(medium, key)}

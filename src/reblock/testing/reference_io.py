@@ -6,8 +6,8 @@ survives the round trip.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,10 @@ from reblock.errors import CorruptError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.model.layout import Layout
+from reblock.model.medium import Medium
 from reblock.model.store import Bytes, Extent, Flat, Index, Store, Way
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import exists
 
 #: An array of any type.
 Array = npt.NDArray[Any]
@@ -51,7 +54,7 @@ def whole(box: Box) -> tuple[Any, ...]:
 def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
     """`store.extents`; an object whose file is missing counts as not stored."""
     try:
-        return list(store.extents(index, units, read_extent))
+        return list(store.extents(index, units, partial(read_extent, medium=store.medium)))
     except FileNotFoundError:
         return [None] * len(units)
 
@@ -59,7 +62,8 @@ def find(store: Store, index: Index, units: list[Index]) -> list[Extent | None]:
 def is_there(store: Store, index: Index) -> bool:
     """Whether any unit of an object is stored."""
     units = list(store.layout.units.touching(store.layout.objects.box(index)))
-    return any(extent is not None and os.path.exists(extent.path) for extent in find(store, index, units))
+    found = find(store, index, units)
+    return any(extent is not None and exists(store.medium, extent.path) for extent in found)
 
 
 def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
@@ -69,7 +73,7 @@ def read_unit(store: Store, unit: Index, extent: Extent | None) -> Array:
     data: Bytes | None = None
     if extent is not None:
         try:
-            data = read_extent(extent)
+            data = read_extent(extent, store.medium)
         except FileNotFoundError:
             data = None
     if extent is None or data is None:
@@ -101,19 +105,17 @@ def unit_bytes(layout: Layout, data: Array) -> Flat:
     return ordered.reshape(-1).view(np.uint8)
 
 
-def read_extent(extent: Extent) -> bytes:
-    """Bytes at an extent; FileNotFoundError if the file is missing, CorruptError if it is too short."""
-    fd = os.open(extent.path, os.O_RDONLY)
-    try:
-        size = os.fstat(fd).st_size
+def read_extent(extent: Extent, medium: Medium = LOCAL) -> bytes:
+    """Bytes at an extent; FileNotFoundError if the object is missing, CorruptError if it is too short."""
+    with medium.reader(extent.path) as handle:
+        size = handle.size()
         start = extent.offset if extent.offset >= 0 else size + extent.offset
         length = max(size - start, 0) if extent.length is None else extent.length
-        data = os.pread(fd, length, start) if start >= 0 else b""
-    finally:
-        os.close(fd)
-    if start < 0 or len(data) != length:
-        raise CorruptError(f"{extent.path}: {length} bytes wanted at {start}, the file has {size}")
-    return data
+        if start < 0 or start + length > size:
+            raise CorruptError(f"{extent.path}: {length} bytes wanted at {start}, the object has {size}")
+        data = bytearray(length)
+        handle.read(memoryview(data), start)
+    return bytes(data)
 
 
 def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection[Index] = ()) -> None:
@@ -145,18 +147,12 @@ def write_object(store: Store, index: Index, data: Bytes, *, pieces: int = 1) ->
     """Write an object's bytes to the place that the store names."""
     place = store.place(index)
     view = memoryview(data).cast("B")
-    os.makedirs(os.path.dirname(place.path), exist_ok=True)
-    fd = os.open(place.path, os.O_WRONLY | os.O_CREAT, 0o666)
-    try:
-        _pwrite(fd, memoryview(store.preamble(index)).cast("B"), 0)
+    before = store.preamble(index)
+    if not store.medium.writes_ranges:
+        store.medium.write(place.path, [before, view])
+        return
+    with store.medium.writer(place.path) as handle:
+        handle.write([before], 0)
         step = max(-(-len(view) // pieces), 1)
         for start in reversed(range(0, len(view), step)):
-            _pwrite(fd, view[start : start + step], place.offset + start)
-    finally:
-        os.close(fd)
-
-
-def _pwrite(fd: int, view: memoryview, offset: int) -> None:
-    while view:
-        done = os.pwrite(fd, view, offset)
-        view, offset = view[done:], offset + done
+            handle.write([view[start : start + step]], place.offset + start)
