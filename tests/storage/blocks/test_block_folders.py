@@ -242,7 +242,7 @@ def test_a_missing_block_is_an_error_when_it_is_read(tmp_path: Path, name: str) 
     make(tmp_path / "b", Schema((10, 7), np.dtype("<f4"), (4, 3)))
     os.unlink(tmp_path / "b" / f"{name}.npy")
     store = reopen(tmp_path / "b")
-    with pytest.raises(CorruptError, match="not there"):
+    with pytest.raises(CorruptError, match="is missing"):
         read_array(store)
 
 
