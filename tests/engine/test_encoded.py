@@ -146,5 +146,5 @@ def test_links_are_followed_inside_and_refused_outside(compiled: bool, tmp_path:
     (made / "elsewhere").rename(tmp_path / "outside")
     chunk.unlink()
     chunk.symlink_to(tmp_path / "outside")
-    with pytest.raises(reblock.ReblockError, match="outside of"):
+    with pytest.raises(reblock.ReblockError, match=", outside "):
         reblock.repartition(made, tmp_path / "c.npy")

@@ -1,4 +1,4 @@
-"""Attributes as JSON: the one place that says what becomes of values that JSON does not have."""
+"""Attributes as JSON: the one place that converts values that JSON lacks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-#: Numpy scalars that come back from JSON as they were, but for the class.
+#: Numpy scalars whose value survives JSON, if not their class.
 _PLAIN = (np.bool_, np.int64, np.float64, np.str_)
-#: Deepest nesting that is kept; the same that `checks.parse_json` reads back.
+#: The deepest nesting that is kept; `checks.parse_json` reads as much.
 _DEPTH = 48
 
 
@@ -18,10 +18,10 @@ class _NoFormError(Exception):
 
 
 def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The attributes as JSON values, and in words what was changed or left out.
+    """The attributes as JSON values, and notes on what was changed or left out.
 
-    Numpy scalars become numbers, arrays lists, bytes text where they are UTF-8. NaN and infinities stay
-    floating point numbers: Python and zarr write them as `NaN` and `Infinity`, and read them back.
+    Numpy scalars become numbers, arrays become lists, and bytes become text if they are UTF-8. NaN and infinities stay
+    floats: Python and zarr write and read them as `NaN` and `Infinity`.
     """
     kept: dict[str, Any] = {}
     changed: list[str] = []
@@ -44,7 +44,7 @@ def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _convert(value: Any, depth: int) -> Any:
     if depth == 0:
-        raise _NoFormError("such deep nesting")
+        raise _NoFormError("nesting this deep")
     if isinstance(value, np.ndarray | np.generic):
         return _convert_numpy(value, depth)
     if value is None or isinstance(value, bool | int | float):
@@ -65,7 +65,7 @@ def _convert(value: Any, depth: int) -> Any:
 
 def _convert_numpy(value: Any, depth: int) -> Any:
     if value.dtype.kind in "biufSU":
-        # Extended precision has no Python form; a double is the nearest.
+        # Python has no extended precision; a double is the nearest.
         plain = value.astype(np.float64) if value.dtype.kind == "f" and value.dtype.itemsize > 8 else value
         return _convert(plain.tolist(), depth)
     if value.dtype.kind == "O" and isinstance(value, np.ndarray):
@@ -80,7 +80,7 @@ def _text(value: str) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Whether a text can be written: half of a surrogate pair is a character to Python and JSON, and to nobody else."""
+    """Whether a text can be written; lone surrogates, which only Python and JSON accept, cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -89,7 +89,7 @@ def is_text(value: str) -> bool:
 
 
 def _changes(value: Any, depth: int) -> bool:
-    """Whether a value comes back from JSON as something else."""
+    """Whether a value changes in a round trip through JSON."""
     if depth == 0:
         return True
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""What stores have in common whose bytes the engine moves itself: a base for adapters, here and elsewhere."""
+"""Base classes for stores whose bytes the engine moves, for our adapters and those of other authors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reblock.storage.media.local import LOCAL
 
 
 class ByExtent:
-    """A store that names extents and has no library of its own to ask; nothing is kept open."""
+    """A store that names extents and needs no library; it keeps nothing open."""
 
     roots: Roots | None = None
-    """Where the files of its extents may lie; None = anywhere."""
+    """The folders in which its files may be; None = anywhere."""
     medium: Medium = LOCAL
-    """Where its bytes live."""
+    """The medium of its bytes."""
 
     @property
     def reads(self) -> Way:
@@ -33,16 +33,16 @@ class ByExtent:
 
     @property
     def encoding(self) -> str:
-        """Raw."""
+        """Bytes are not encoded."""
         return ""
 
     @property
     def decoder(self) -> Decoder | None:
-        """None."""
+        """No compiled decoder."""
         return None
 
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:  # noqa: ARG002 - never called
-        """Not needed: the engine reads extents."""
+        """Unused: the engine reads extents."""
         _not_needed()
 
     def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:  # noqa: ARG002 - never called
@@ -54,20 +54,20 @@ class ByExtent:
         _not_needed()
 
     def abort(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to close."""
 
 
 class RawByExtent(ByExtent):
-    """The same for objects whose bytes are their elements."""
+    """The same for objects whose bytes are their elements, without encoding."""
 
     def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002
-        """Copy, once the size is right."""
+        """Copy the bytes, if the size is right."""
         if len(data) != out.size:
             raise CorruptError(f"{extent.path}: {len(data):,} bytes at {extent.offset}, expected {out.size:,}")
         out[:] = np.frombuffer(data, np.uint8)
 
     def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:  # noqa: ARG002
-        """The bytes as they are."""
+        """Return the bytes unchanged."""
         return data
 
 

@@ -1,11 +1,11 @@
-"""Attributes that conventions give a meaning: NetCDF's, CF's and xarray's, where formats write them differently.
+"""Attributes with a conventional meaning in NetCDF, CF or xarray that formats write differently.
 
 ::
 
     _FillValue      HDF5: a number of the array's type · zarr v2: a number · zarr v3: as xarray encodes it,
                     base64 of the little-endian double for floating point numbers
-    scale_factor…   NetCDF keeps single numbers as arrays of one; in JSON they are numbers, or xarray cannot use them
-    DIMENSION_LIST… tie an array to others of its file, by references and numbers that mean nothing elsewhere
+    scale_factor…   NetCDF stores single numbers as arrays of one; xarray needs numbers in JSON
+    DIMENSION_LIST… link an array to others of its file, by references and numbers that mean nothing elsewhere
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from reblock.model.schema import Schema
 
 FILL_VALUE = "_FillValue"
-#: Single values by CF, whatever the file is.
+#: Attributes that CF defines as single values.
 _SINGLE = frozenset((FILL_VALUE, "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max"))
 #: Attributes of HDF5's dimension scales and of the NetCDF library.
 _TIES = frozenset(
@@ -32,7 +32,7 @@ _TIES = frozenset(
 )
 _SCALE = ("DIMENSION_SCALE", b"DIMENSION_SCALE")
 _WORDS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
-#: Units that CF and xarray know; others, and multiples, have no name that means the same everywhere.
+#: Units of CF and xarray; others, and multiples, have no name with the same meaning everywhere.
 _CF_UNITS = {
     "D": "days",
     "h": "hours",
@@ -42,12 +42,12 @@ _CF_UNITS = {
     "us": "microseconds",
     "ns": "nanoseconds",
 }
-#: The integer that numpy keeps for a date that is none.
+#: Numpy's integer for NaT.
 NAT = int(np.iinfo(np.int64).min)
 
 
 def without_ties(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Attributes that mean something without the rest of the file, and notes on the others."""
+    """Attributes that are meaningful without the rest of the file, and notes on the others."""
     scale = ("CLASS", "NAME") if attributes.get("CLASS") in _SCALE else ()
     ties = [name for name in attributes if name in _TIES or name in scale or name.lower().startswith("_nczarr")]
     notes = [tie_note(name) for name in ties]
@@ -55,17 +55,17 @@ def without_ties(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[st
 
 
 def tie_note(name: str) -> str:
-    """What is said of an attribute that is left out."""
-    return f"attribute {name!r} is not kept: it ties the array to dimension scales of the same file"
+    """The note on an attribute that is left out."""
+    return f"attribute {name!r} is not kept: it links the array to dimension scales of the same file"
 
 
 def is_tie(name: str) -> bool:
-    """Whether an attribute is left out whatever its value is."""
+    """Whether an attribute is left out, whatever its value."""
     return name in _TIES
 
 
 def with_singles(attributes: Mapping[str, Any], *, netcdf: bool) -> tuple[dict[str, Any], list[str]]:
-    """Arrays of one number or text as that, where the file or the name says that it is one."""
+    """Arrays of length one as single values, if the file is NetCDF's or CF defines the attribute as single."""
     kept = dict(attributes)
     for name, value in attributes.items():
         if (netcdf or name in _SINGLE) and _is_one(value):
@@ -73,7 +73,7 @@ def with_singles(attributes: Mapping[str, Any], *, netcdf: bool) -> tuple[dict[s
     changed = [name for name, value in kept.items() if value is not attributes[name]]
     if not changed:
         return kept, []
-    return kept, [f"attributes {', '.join(changed)} became single values: NetCDF keeps those as arrays of one"]
+    return kept, [f"attributes {', '.join(changed)} became single values: NetCDF stores those as arrays of one"]
 
 
 def _is_one(value: Any) -> bool:
@@ -84,13 +84,13 @@ def _is_one(value: Any) -> bool:
 
 # ---------------------------------------------------------------- dates and durations
 def time_attributes(dtype: np.dtype[Any]) -> dict[str, Any] | None:
-    """What makes dates or durations of integers, by CF; None where CF has no name for the unit."""
+    """The CF attributes that mark integers as dates or durations; None if CF has no name for the unit."""
     unit, scale = np.datetime_data(dtype)
     if scale != 1 or unit not in _CF_UNITS:
         return None
     fill = {FILL_VALUE: np.array([NAT], np.int64)}
     if dtype.kind == "m":
-        # Without its own attribute xarray takes durations for plain numbers; it has no coarser ones than seconds.
+        # Without its own attribute, xarray reads durations as plain numbers; it has none coarser than seconds.
         own = {"dtype": f"timedelta64[{unit}]"} if unit.endswith("s") else {}
         return {"units": _CF_UNITS[unit], **own, **fill}
     return {"units": f"{_CF_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian", **fill}
@@ -114,7 +114,7 @@ def _same(one: Any, other: Any) -> bool:
 
 # ---------------------------------------------------------------- _FillValue
 def fill_attribute(value: Any, dtype: np.dtype[Any]) -> Any:
-    """What `_FillValue` means, in any of its forms, as a scalar of the array's type; None where it means nothing."""
+    """The value of `_FillValue`, in any of its forms, as a scalar of the array's type; None if it has no meaning."""
     if dtype.kind not in "biufc":
         return None
     value = value[0] if _is_one(value) else value
@@ -135,7 +135,7 @@ def fill_attribute(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def fill_attribute_to_json(value: Any, *, version: int) -> Any:
-    """A scalar in zarr's attributes: as xarray writes it in v3; in v2, where it ignores it, a plain number."""
+    """A scalar for zarr's attributes: in v3 as xarray writes it; in v2, where xarray ignores it, a plain number."""
     kind = value.dtype.kind
     if kind == "c":
         parts = (value.real, value.imag)

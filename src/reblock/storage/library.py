@@ -1,8 +1,8 @@
-"""Arrays as the formats' own libraries read them: h5py, zarr-python and numpy, and none of the readers of reblock.
+"""Read arrays with the formats' own libraries: h5py, zarr-python and numpy, without any of our readers.
 
-A mistake in how we read a format is also made by a comparison that reads with the same code. These readers share none
-of it: the library finds the array, says what it is, and brings its elements. They are slow, one call at a time. The
-library opens the file in this process, so a hostile file can do to it whatever that library lets it.
+A comparison that reads with our code repeats our code's mistakes. These readers share none of it: the library finds the
+array, states its shape and type, and returns its elements. They are slow, one call at a time. The library opens the
+file in this process, so a hostile file can exploit the library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reblock.storage.location import Location
 
 Array = npt.NDArray[Any]
 
-#: A chunk is in memory so many times while a library reads it: stored, between filters, decoded.
+#: Copies of a chunk in memory while a library reads it: stored, between filters, decoded.
 _COPIES = 4
 
 
@@ -41,31 +41,31 @@ class LibraryArray:
     location: str
     """`PATH[::INNER]`, for messages."""
     library: str
-    """What reads it."""
+    """Name of the library."""
     dtype: np.dtype[Any]
-    """As the library says."""
+    """Type of an element, as the library states it."""
     grid: Grid
-    """How it is cut, as the library says; to choose what to read at a time."""
+    """The chunks, as the library states them; they guide the size of a read."""
     whole_chunks: bool
-    """Whether a chunk is read whole even where only a part of it is wanted."""
+    """Whether a chunk is read whole even if only a part of it is needed."""
     fetch: Callable[[tuple[slice, ...]], Any]
     """Reads a region."""
     strides: tuple[int, ...] = ()
-    """Bytes between neighbours along each axis, where regions are mapped and not read."""
+    """Bytes between neighbours along each axis, if regions are mapped instead of read."""
 
     @property
     def layout(self) -> Layout:
-        """What reading it costs."""
+        """The layout, for the cost of reading."""
         layout = Layout.raw(self.dtype, self.grid)
         return replace(layout, codec=self.library, partial_reads=False) if self.whole_chunks else layout
 
     @property
     def least_bytes(self) -> int:
-        """Memory that reading takes at the least, beside the result."""
+        """The least memory that reading takes, beside the result."""
         return _COPIES * self.layout.unit_bytes if self.whole_chunks else 0
 
     def read(self, box: Box, memory_bytes: int) -> Array:
-        """The elements of a box as a new array; mapped memory, which counts as well, is touched a part at a time."""
+        """The elements of a box as a new array; mapped memory also counts, so it is touched part by part."""
         out = np.empty(box.shape, self.dtype)
         parts: Iterable[Box] = [box] if box.size else []
         if box.size and self.strides:
@@ -73,7 +73,7 @@ class LibraryArray:
             parts = _stretches(box, self.strides, order, memory_bytes)
         with _calling(self.library, self.location):
             for part in parts:
-                # The ellipsis keeps an array an array where there are no axes.
+                # The ellipsis keeps an array without axes an array.
                 here: Any = (*part.within(box).slices, ...)
                 out[here] = self.fetch(part.slices)
         clear_padding(out)
@@ -81,13 +81,13 @@ class LibraryArray:
 
 
 def open_with_library(location: str, format: str | None = None, allow: Sequence[str] = ()) -> LibraryArray:
-    """Open an array with the library of its format, found by content unless it is given."""
+    """Open an array with the library of its format, which is detected unless it is given."""
     where = registry.locate(location)
     if where.is_url:
         raise UsageError(f"{where.path}: only local files can be opened in this version, not URLs")
     name = registry.detect(where.path).name if format is None else format
     if name not in _OPENERS:
-        raise UsageError(f"{where}: there is no library to read the format {name} with; there is for {_NAMES}")
+        raise UsageError(f"{where}: there is no library to read the format {name}; there is one for {_NAMES}")
     opened = _OPENERS[name](where, allow)
     if opened.dtype.hasobject:
         raise StorageError(f"{where}: {opened.library} reads elements of no fixed size, which cannot be compared")
@@ -103,7 +103,7 @@ def _open_hdf5(where: Location, allow: Sequence[str]) -> LibraryArray:
         except Elsewhere as link:
             raise ExternalError(f"{where}: {link}: name that file itself") from None
         if (dataset.external or dataset.is_virtual) and not allow:
-            raise ExternalError(f"{where}: its elements lie in other files: allow their folder, or take another reader")
+            raise ExternalError(f"{where}: its elements are in other files: allow their folder, or use another reader")
         shape = dataset.shape or ()
         grid = Grid.of(shape, dataset.chunks) if dataset.chunks else Grid.whole(shape)
 
@@ -118,7 +118,8 @@ def _open_zarr(where: Location, allow: Sequence[str]) -> LibraryArray:  # noqa: 
     try:
         import zarr
     except ImportError as error:
-        raise UsageError(f"{where}: zarr-python is needed to read it, and not installed: pip install zarr") from error
+        why = "zarr-python is needed to read it, and is not installed: pip install 'reblock[library]'"
+        raise UsageError(f"{where}: {why}") from error
     with _calling("zarr-python", str(where)):
         found = zarr.open(where.path, path=where.inner or None, mode="r")
         inner = where.inner
@@ -143,14 +144,14 @@ def _open_npy(where: Location, allow: Sequence[str]) -> LibraryArray:  # noqa: A
         head = _mapped(where.path)
 
         def fetch(region: tuple[slice, ...]) -> Any:
-            # Mapped anew each time: pages that were touched count as memory as long as they are mapped.
+            # Mapped again each time: touched pages count as memory as long as they are mapped.
             return _mapped(where.path)[region]
 
         return LibraryArray(str(where), "numpy", head.dtype, Grid.whole(head.shape), False, fetch, head.strides)
 
 
 def _stretches(box: Box, strides: Sequence[int], order: Sequence[int], limit_bytes: int) -> Iterator[Box]:
-    """A box in parts, each of which lies within so many bytes of a file, or is a single element."""
+    """A box in parts that each span at most `limit_bytes` bytes of a file, or are a single element."""
     if not order:
         yield box
         return
@@ -221,7 +222,7 @@ def _joined(
 
 
 def _spans(cut: Cut, length: int, part: slice) -> Iterator[tuple[int, int, int]]:
-    """Number, start and stop of the blocks along an axis that a part of it meets."""
+    """Number, start and stop of the blocks that a range of an axis meets."""
     if isinstance(cut, int):
         for number in range(part.start // cut, -(-part.stop // cut)):
             yield number, number * cut, min((number + 1) * cut, length)
@@ -236,10 +237,10 @@ def _spans(cut: Cut, length: int, part: slice) -> Iterator[tuple[int, int, int]]
 # ---------------------------------------------------------------- what all have in common
 @contextmanager
 def _calling(library: str, where: str) -> Iterator[None]:
-    """Calls of a library: whatever it raises is one line that names it."""
+    """Turn any exception of a library into an error of one line that names it."""
     try:
         with warnings.catch_warnings():
-            # What libraries have to say to programmers is no message to the people who run us.
+            # Warnings of libraries address programmers, not users.
             warnings.simplefilter("ignore")
             yield
     except ReblockError:

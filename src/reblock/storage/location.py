@@ -1,4 +1,4 @@
-"""Location: where an array is, as people write it: `PATH_OR_URL[::INNER]`."""
+"""Location: where an array is, written as `PATH_OR_URL[::INNER]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Location:
     """A file, folder or URL, and the path of an array inside it."""
 
     path: str
-    """File, folder or URL, as it was given."""
+    """File, folder or URL, as given."""
     inner: str = ""
     """Path inside the file, without slashes at its ends; empty = the file's only or topmost array."""
 
@@ -24,10 +24,10 @@ class Location:
         if not self.path:
             raise UsageError("an array is PATH[::INNER], and the path is empty")
         if "\0" in self.path + self.inner:
-            raise UsageError(f"a path cannot hold a NUL character: {str(self)!r}")
+            raise UsageError(f"a path cannot contain a NUL character: {str(self)!r}")
         parts = [part for part in self.inner.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise UsageError(f"the inner path {self.inner!r} must not hold '..': name the array from the top")
+            raise UsageError(f"the inner path {self.inner!r} must not contain '..': name the array from the top")
         object.__setattr__(self, "inner", "/".join(parts))
 
     @classmethod
@@ -38,12 +38,12 @@ class Location:
 
     @property
     def is_url(self) -> bool:
-        """Whether the path names a store of objects and no file."""
+        """Whether the path is the URL of an object store."""
         return "://" in self.path
 
     @property
     def is_folder(self) -> bool:
-        """Whether the path is written as a folder, with a slash at its end."""
+        """Whether the path ends in a slash."""
         return self.path.endswith("/")
 
     def __str__(self) -> str:

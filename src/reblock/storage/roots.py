@@ -1,4 +1,4 @@
-"""Roots on a file system: what the user named, links resolved, and the folders that they allow beside it."""
+"""Roots on a file system: the real path that the user named, and the other folders that they allow."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 from reblock.errors import ExternalError, UsageError, option
 from reblock.storage.media.files import disk_errors
 
-#: Folders that are remembered; a walk over more of them forgets the first ones.
+#: The most folders whose result is cached; the oldest ones are dropped first.
 _MANY_FOLDERS = 1 << 16
 
 
 @dataclass(frozen=True)
 class FileRoots:
-    """One array's own path and those allowed beside it; links may lead anywhere inside them."""
+    """An array's own path and the allowed folders; links may lead anywhere inside them."""
 
     path: str
     """The file or folder that the user named."""
     real: str
-    """The same, links resolved: people link to their data."""
+    """Its real path, since people link to their data."""
     allowed: tuple[str, ...] = ()
     """Real paths of folders that the user trusts."""
     _folders: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Real paths of folders that were asked for."""
+    """Real paths of folders, by path; a cache."""
     _inside: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
-    """Whether they lie inside."""
+    """Whether folders are inside the roots; a cache."""
 
     @classmethod
     def of(cls, path: str, allow: Sequence[str] = ()) -> FileRoots:
-        """The roots of an array at a path; UsageError for an allowed folder that is not there."""
+        """The roots of an array at a path; UsageError if an allowed folder does not exist."""
         with disk_errors("open", path):
             return cls(path.rstrip("/") or "/", os.path.realpath(path), tuple(map(_real_folder, allow)))
 
@@ -39,22 +39,22 @@ class FileRoots:
         return FileRoots, (self.path, self.real, self.allowed)
 
     def allows(self, path: str) -> bool:
-        """Whether a path lies inside, links in its folders resolved; the last name is taken as it is."""
+        """Whether a path is inside, with links in its folders resolved but not in its last name."""
         folder, slash, _ = path.rpartition("/")
         folder = folder or slash
         inside = self._inside.get(folder)
         if inside is None:
-            # What lies in a folder is inside if the folder is; only a file that was named itself has none.
+            # A file is inside if its folder is; a root that is a single file has no folder.
             inside = self._inside[folder] = self._holds(self._real(folder))
         return inside or self._holds(os.path.join(self._real(folder), os.path.basename(path)))
 
     def resolve(self, path: str) -> str:
-        """The real path, all links resolved; ExternalError where that lies outside."""
+        """The real path; ExternalError if it is outside."""
         with disk_errors("open", path):
             real = os.path.realpath(path)
         if not self._holds(real):
             raise ExternalError(
-                f"{path} leads to {real}, outside of {self.real}: if that can be trusted, "
+                f"{path} leads to {real}, outside {self.real}: if that can be trusted, "
                 f"allow it with {option('allow_external', [os.path.dirname(real)])}"
             )
         return real
@@ -63,7 +63,7 @@ class FileRoots:
         return any(real == root or real.startswith(root.rstrip("/") + "/") for root in (self.real, *self.allowed))
 
     def _real(self, folder: str) -> str:
-        """A folder's real path; below the array's own, each name is looked at once."""
+        """A folder's real path; below the array's own path, each name is checked once."""
         known = self._folders.get(folder)
         if known is None:
             if folder == self.path:

@@ -582,13 +582,13 @@ def plain(**changes: Any) -> Schema:
 @pytest.mark.parametrize(
     ("schema", "asked", "words"),
     [
-        (plain(chunks=((3, 3, 4), 3)), {"chunks"}, "one length per axis, not 3\\+3\\+4: 4 would do"),
+        (plain(chunks=((3, 3, 4), 3)), {"chunks"}, "one length per axis, not 3\\+3\\+4: use 4"),
         (plain(shards=(8, 6)), {"shards"}, "no shards"),
         (plain(order=(1, 0)), {"order"}, "transpose instead"),
         (plain(codec=Codec.parse("zstd:3")), {"codec"}, "cannot hold codec zstd:3: it has none, gzip"),
         (plain(codec=Codec.parse("gzip:1+lzf")), {"codec"}, "cannot hold codec"),
         (plain(codec=Codec.parse("gzip:1+gzip:2")), {"codec"}, "cannot hold codec"),
-        (plain(shape=(), chunks=(), codec=Codec.parse("gzip:1")), {"codec"}, "none would do"),
+        (plain(shape=(), chunks=(), codec=Codec.parse("gzip:1")), {"codec"}, "use none"),
         (plain(dtype=np.dtype("M8[Y]")), (), "CF has no unit"),
         (plain(dtype=np.dtype("U3")), (), "cannot hold this type"),
         (plain(dtype=np.dtype("O")), (), "cannot hold this type"),
@@ -727,7 +727,7 @@ def test_unknown_filters_are_refused_by_number(tmp_path: Path) -> None:
     place = data.index(b"\x01\x00\x08\x00\x01\x00\x01\x00deflate\0")
     path.write_bytes(data[:place] + (32099).to_bytes(2, "little") + data[place + 2 :])
     with pytest.raises(
-        FormatError, match=r"filter 32099 \(deflate\), which cannot be applied; .* 'reblock\[filters\]'"
+        FormatError, match=r"filter 32099 \(deflate\), which is not supported; .* 'reblock\[filters\]'"
     ):
         opened(path)
 

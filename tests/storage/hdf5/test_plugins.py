@@ -115,7 +115,7 @@ def test_an_hdf5plugin_without_the_filter(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_filters_that_are_not_on_the_list_are_not_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"filter 32009 \(deflate\), which cannot be applied"):
+    with pytest.raises(FormatError, match=r"filter 32009 \(deflate\), which is not supported"):
         FORMAT.open(str(coded(tmp_path / "a.h5", 32009)), "")
 
 

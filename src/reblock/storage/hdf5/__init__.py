@@ -1,1 +1,1 @@
-"""HDF5: datasets read and written around the library's global lock wherever their bytes allow it."""
+"""HDF5: datasets are read and written outside the library's global lock where possible."""

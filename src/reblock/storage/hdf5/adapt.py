@@ -1,4 +1,4 @@
-"""What HDF5 can hold: the nearest schema to one that was asked for."""
+"""Adapt a schema to HDF5: the nearest schema that a dataset can have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reblock.storage.hdf5.metadata import KINDS
 USUAL = Codec.parse("shuffle+gzip:4")
 #: HDF5 counts a chunk's bytes with 32 bits.
 CHUNK_LIMIT = (1 << 32) - 1
-#: HDF5 keeps messages of a dataset's header, of which the fill value is one, below 64 KiB.
+#: HDF5 limits each message of a dataset's header, such as the fill value, to less than 64 KiB.
 MOST_FILL_BYTES = 65_000
 _HELD = "none, gzip:LEVEL and lzf, each with shuffle before and fletcher32 after it"
 #: Stages that a dataset can have.
@@ -33,7 +33,7 @@ _STAGES = ("gzip", "shuffle", "lzf", "fletcher32")
 
 
 def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
-    """The nearest schema that a dataset can have; UsageError for what was asked and cannot be."""
+    """The nearest schema that a dataset can have; UsageError if a requested field cannot be held."""
     if schema.dtype.kind in "mM":
         schema = _times(schema, asked)
     if problem := checks.dtype_problem(schema.dtype, KINDS):
@@ -41,11 +41,13 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
     if schema.ndim > checks.MAX_RANK:
         raise UsageError(f"HDF5 holds at most {checks.MAX_RANK} axes, not {schema.ndim}")
     if "order" in asked and schema.order != tuple(range(schema.ndim)):
-        raise UsageError(f"HDF5 stores the last axis fastest: axis order {schema.order} cannot be; transpose instead")
+        raise UsageError(f"HDF5 stores the last axis fastest: not in axis order {schema.order}; transpose instead")
     notes = list(schema.notes)
     if schema.shards is not None:
         if "shards" in asked:
-            raise UsageError(f"HDF5 has no shards: leave out shards {chunk_text(schema.shards)}, chunks can be given")
+            raise UsageError(
+                f"HDF5 has no shards: leave out shards {chunk_text(schema.shards)}, or give chunks instead"
+            )
         notes.append(f"shards {chunk_text(schema.shards)} are not kept: HDF5 has none")
     codec = _codec(schema, asked, notes)
     chunks = _chunks(schema, asked, notes)
@@ -65,17 +67,17 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
 
 
 def _times(schema: Schema, asked: Collection[str]) -> Schema:
-    """Dates and durations as the integers that they are, with the attributes that say so."""
+    """Dates and durations as integers, with the CF attributes that describe them."""
     dtype, added = schema.dtype, time_attributes(schema.dtype)
     if added is None or "dtype" in asked:
         unit = "" if added else f", and CF has no unit of {np.datetime_data(dtype)}"
         raise UsageError(
-            f"HDF5 has no dates and durations such as {dtype}{unit}: convert to zarr first, with "
+            f"HDF5 has no dates or durations such as {dtype}{unit}: convert to zarr first, with "
             f"{option('dtype', f'{dtype.kind}8[s]')} for example; dates from D to ns then become int64 with CF "
             "attributes here"
         )
     replaced = [name for name in added if name in schema.attributes]
-    notes = [f"attribute {name!r} became that of the dates" for name in replaced]
+    notes = [f"attribute {name!r} was replaced by that of the dates" for name in replaced]
     told = " ".join(value for value in added.values() if isinstance(value, str))
     notes.append(f"{dtype} became int64 with CF attributes ({told}), NaT is {NAT}: HDF5 has no such type")
     fill = schema.fill_value
@@ -89,7 +91,7 @@ def _times(schema: Schema, asked: Collection[str]) -> Schema:
 
 
 def is_whole(shape: tuple[int, ...], chunks: tuple[Cut, ...]) -> bool:
-    """Whether one chunk covers the array: without codec it is stored as one run of bytes."""
+    """Whether one chunk covers the array; without a codec it is then stored as one run of bytes."""
     return all(isinstance(c, int) and c >= n for n, c in zip(shape, chunks, strict=True))
 
 
@@ -103,9 +105,9 @@ def _chunks(schema: Schema, asked: Collection[str], notes: list[str]) -> tuple[C
             step = grid.axes[axis].largest
             if "chunks" in asked:
                 text = chunk_text([cut])
-                raise UsageError(f"HDF5 needs chunks of one length per axis, not {text}: {step} would do")
+                raise UsageError(f"HDF5 needs chunks of one length per axis, not {text}: use {step}")
             notes.append(f"irregular chunks on axis {axis} became regular ones of {step}")
-        # A dataset of fixed size refuses chunks that are longer than it is.
+        # A dataset of fixed size cannot have chunks longer than its axes.
         chunks.append(min(max(step, 1), max(length, 1)))
     return tuple(chunks)
 
@@ -125,7 +127,7 @@ def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
         return schema.codec
     if not schema.shape:
         if "codec" in asked:
-            raise UsageError(f"HDF5 cannot encode an array without axes by {schema.codec}; none would do")
+            raise UsageError(f"HDF5 cannot encode an array without axes with {schema.codec}; use none")
         notes.append(f"codec {schema.codec} is not kept: HDF5 does not encode arrays without axes")
         return Codec()
     stages = [_stage(stage, schema.dtype.itemsize) for stage in schema.codec.stages]
@@ -142,7 +144,7 @@ def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
 
 
 def _stage(stage: Stage, itemsize: int) -> Stage | None:
-    """A stage as a filter of HDF5 has it, or None."""
+    """A stage as an HDF5 filter, or None."""
     settings = dict(stage.settings)
     if stage.name in ("gzip", "zlib"):
         level = settings.pop("level", 6)
@@ -156,7 +158,7 @@ def _stage(stage: Stage, itemsize: int) -> Stage | None:
 
 # -------------------------------------------------------------------- metadata
 def _fill(schema: Schema, asked: Collection[str], notes: list[str]) -> Any:
-    """The fill value in the dataset's type; HDF5 fills with zero where none is given."""
+    """The fill value in the dataset's type; HDF5 fills with zero if none is given."""
     dtype, given = schema.dtype, schema.fill_value
     zero = np.zeros((), dtype)[()]
     if given is None:
@@ -173,13 +175,13 @@ def _fill(schema: Schema, asked: Collection[str], notes: list[str]) -> Any:
     if not problem:
         return fill[()]
     if "fill_value" in asked:
-        raise UsageError(f"fill value {checks.show(given)} cannot be: {problem}")
+        raise UsageError(f"fill value {checks.show(given)} is not possible: {problem}")
     notes.append(f"fill value {checks.show(given)} became {'empty' if dtype.kind in 'SV' else 0}: {problem}")
     return zero
 
 
 def _fill_problem(fill: npt.NDArray[Any]) -> str:
-    """Why HDF5, or h5py, does not keep a fill value of the dataset's type."""
+    """The reason why HDF5 or h5py does not keep a fill value of the dataset's type, or None."""
     if fill.nbytes > MOST_FILL_BYTES and any(fill.tobytes()):
         return f"it has {fill.nbytes:,} bytes, HDF5 keeps at most {MOST_FILL_BYTES:,}"
     if fill.dtype.kind == "S" and b"\0" in fill.item():
@@ -197,7 +199,7 @@ def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...] | None:
 
 
 def _attributes(schema: Schema, notes: list[str]) -> dict[str, Any]:
-    """Attributes that h5py can write; nested values become JSON text."""
+    """The attributes in forms that h5py can write; nested values become JSON text."""
     kept: dict[str, Any] = {}
     attributes, ties = without_ties(schema.attributes)
     notes += ties
@@ -209,7 +211,7 @@ def _attributes(schema: Schema, notes: list[str]) -> dict[str, Any]:
         elif name == FILL_VALUE and (fill := fill_attribute(value, schema.dtype)) is not None:
             kept[name] = value if _is_of(value, schema.dtype) else element(fill, schema.dtype).reshape(1)
             if kept[name] is not value:
-                notes.append(f"attribute {name!r} became {fill!s}, a number of the array's type, as NetCDF wants it")
+                notes.append(f"attribute {name!r} became {fill!s}, a number of the array's type, as NetCDF requires")
         elif _is_plain(value):
             kept[name] = value
         elif isinstance(value, np.datetime64 | np.timedelta64):
@@ -235,7 +237,7 @@ def _is_text(text: str) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether h5py writes a value as a number, a text or an array of one kind of them, all of it."""
+    """Whether h5py writes a value unchanged: a number, a text, or an array of one kind of them."""
     if isinstance(value, str):
         return _is_text(value)
     if isinstance(value, np.ndarray | np.generic):
@@ -261,7 +263,7 @@ def _is_plain_list(value: list[Any]) -> bool:
         return array.dtype.kind == "U" and all(isinstance(leaf, str) and _is_text(leaf) for leaf in leaves)
     if array.dtype.kind == "f" and leaves and all(isinstance(leaf, int) for leaf in leaves):
         return False
-    # Integers among floating point numbers must not be rounded; NaN is not equal to itself.
+    # Integers among floats must not be rounded; NaN is not equal to itself.
     pairs = zip(array.ravel().tolist(), leaves, strict=True)
     return array.dtype.kind in "biuf" and all(one == other or one != one for one, other in pairs)  # noqa: PLR0124
 

@@ -1,7 +1,7 @@
-"""Names of a dataset's axes: its labels, or the names of the dimension scales that are attached to it.
+"""Names of a dataset's axes: its labels, or the names of its dimension scales.
 
-A scale is known by a reference, which is an address in the file. HDF5 would search the whole file for the path of
-such an address; NetCDF keeps scales in the dataset's own group or in one around it, so only those are searched.
+A dataset refers to a scale by an address in the file. HDF5 would search the whole file for the path of an address.
+NetCDF keeps scales in the dataset's group or in a group above it, so only those are searched.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from reblock.storage.hdf5.file import FAILURES, library
 
-#: Members of a group that are looked at in search of a scale.
+#: The most members of a group that are searched for a scale.
 _MANY_MEMBERS = 10_000
-#: What the NetCDF library puts before the name of a variable that is named like a dimension, and is none.
+#: Prefix of the NetCDF library for a variable that has the name of a dimension but is not its scale.
 _NOT_A_SCALE = "_nc4_non_coord_"
 _LIST = "DIMENSION_LIST"
 
 
 def axis_names(dataset: Any, labels: Any, *, is_scale: bool) -> tuple[str, ...]:
-    """One name per axis; () where any is missing. `labels` is what the attribute of that name holds."""
+    """One name per axis; () if any is missing. `labels` is the value of the attribute DIMENSION_LABELS."""
     ndim = len(dataset.shape)
     found = list(map(str, labels)) if isinstance(labels, list) and len(labels) == ndim else [""] * ndim
     if not all(found):
@@ -32,7 +32,7 @@ def axis_names(dataset: Any, labels: Any, *, is_scale: bool) -> tuple[str, ...]:
 
 
 def _scale_names(dataset: Any, *, is_scale: bool) -> Sequence[str]:
-    """The name of the first scale of each axis, or ""; a scale without scales of its own names its own axis."""
+    """The name of the first scale of each axis, or ""; a scale without scales names its own axis."""
     ndim = len(dataset.shape)
     if _LIST not in dataset.attrs:
         own = dataset.name.rpartition("/")[2] if is_scale and ndim == 1 else ""
@@ -56,7 +56,7 @@ def _scale_names(dataset: Any, *, is_scale: bool) -> Sequence[str]:
 
 
 def _groups(dataset: Any) -> Iterator[Any]:
-    """The dataset's own group, and those around it."""
+    """The dataset's group, and the groups above it."""
     path = dataset.name
     while path.strip("/"):
         path = path.rpartition("/")[0]
@@ -64,7 +64,7 @@ def _groups(dataset: Any) -> Iterator[Any]:
 
 
 def _members(group: Any) -> Iterator[tuple[str, int]]:
-    """Names and addresses of what hard links of a group lead to."""
+    """Names and addresses of the objects to which a group has hard links."""
     h5py = library()
     names: list[bytes] = []
 

@@ -1,7 +1,7 @@
-"""A new dataset in an HDF5 file, with its filters, fill value, attributes and room for its chunks.
+"""Create a dataset in an HDF5 file, with its filters, fill value, attributes and space for its chunks.
 
-What HDF5 made is read back and compared with what was wanted before anything is written: calls of h5py that hand
-memory to HDF5 as it lies have been seen to hand over the wrong memory.
+The new dataset is read back and compared with the request before anything is written: some calls of h5py have passed
+the wrong memory to HDF5.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reblock.storage.hdf5.metadata import Stored, read_fill, write_attributes
 
 
 def create_dataset(file: Any, name: str, schema: Schema) -> Stored:
-    """Make it; what the store has to know of it."""
+    """Create a dataset; returns what the store needs to know about it."""
     pipeline = pipeline_of(schema.codec, schema.dtype.itemsize)
     chunked = _is_chunked(schema)
     dataset = _make(file, name, schema)
@@ -29,7 +29,7 @@ def create_dataset(file: Any, name: str, schema: Schema) -> Stored:
         dim.label = label
     offset = None if chunked else dataset.id.get_offset()
     if offset is None and not chunked and 0 not in schema.shape:
-        raise ReblockError(f"HDF5 did not allocate {name} at its creation")
+        raise ReblockError(f"HDF5 did not allocate {name} when it was created")
     return Stored(chunked=chunked, offset=offset, pipeline=pipeline, direct=is_ours(pipeline))
 
 
@@ -38,10 +38,10 @@ def _is_chunked(schema: Schema) -> bool:
 
 
 def _make(file: Any, name: str, schema: Schema) -> Any:
-    """The dataset, without attributes."""
+    """Create the dataset without attributes."""
     h5py = library()
     dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    # The same run twice gives the same file.
+    # Without times, the same run always makes the same file.
     dcpl.set_obj_track_times(False)
     _set_fill(dcpl, schema)
     if _is_chunked(schema):
@@ -49,37 +49,37 @@ def _make(file: Any, name: str, schema: Schema) -> Any:
     set_filters(dcpl, pipeline_of(schema.codec, schema.dtype.itemsize))
     if not schema.codec:
         dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        # Every element is written once, by the engine.
+        # The engine writes every element once, so HDF5 need not fill.
         dcpl.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     space = h5py.h5s.create_simple(schema.shape) if schema.shape else h5py.h5s.create(h5py.h5s.SCALAR)
     kind = h5py.h5t.py_create(schema.dtype, logical=True)
     dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, dcpl))
     parent, _, last = name.rpartition("/")
-    # Groups made here have no times of creation; those that HDF5 makes on the way would.
+    # Groups created here have no creation times; those that HDF5 creates implicitly would.
     (file.require_group(parent) if parent else file)[last] = dataset
     return dataset
 
 
 def _set_fill(dcpl: Any, schema: Schema) -> None:
-    """Zero is HDF5's own, and written down only where that is short."""
+    """Set the fill value; zero is HDF5's default, and is stored only if it is short."""
     fill = None if schema.fill_value is None else element(schema.fill_value, schema.dtype)
     if fill is None or (fill.nbytes > MOST_FILL_BYTES and not any(fill.tobytes())):
         return
     if schema.dtype.kind == "S":
-        # h5py takes the bytes of a fixed-length text for the address of one: it wants an object, as its own
-        # create_dataset makes it, and HDF5 converts that.
+        # h5py would use the bytes of a fixed-length text as an address. It needs an object, like the one that its own
+        # create_dataset makes; HDF5 converts it.
         dcpl.set_fill_value(np.array(fill.item(), library().string_dtype("ascii")))
     else:
         dcpl.set_fill_value(fill)
 
 
 def _settings(pipeline: Pipeline) -> list[tuple[int, int]]:
-    """What was wanted of filters; HDF5 adds settings of its own to some."""
+    """The requested part of the filters' settings; HDF5 adds settings to some filters."""
     return [(one.code, one.value if one.code == DEFLATE else 0) for one in pipeline]
 
 
 def _check(dataset: Any, name: str, schema: Schema) -> None:
-    """ReblockError where the dataset is not the one that was wanted."""
+    """Raise ReblockError if the dataset differs from the request."""
     dcpl, itemsize = dataset.id.get_create_plist(), schema.dtype.itemsize
     fill = bytes(itemsize) if schema.fill_value is None else element(schema.fill_value, schema.dtype).tobytes()
     pairs = {

@@ -1,4 +1,4 @@
-"""HDF5's own filters in our threads: deflate, shuffle and fletcher32, without HDF5's lock around them."""
+"""HDF5's deflate, shuffle and fletcher32 filters, applied in our threads without HDF5's lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reblock.storage.hdf5.file import library
 from reblock.storage.hdf5.plugins import INSTALL, PLUGINS, stage_name
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
-#: Filters by the names that codecs use; what is not decoded here HDF5 applies itself.
+#: Names of filters in codecs; HDF5 itself applies those that are not decoded here.
 NAMES = {
     DEFLATE: "gzip",
     SHUFFLE: "shuffle",
@@ -49,7 +49,7 @@ Pipeline = tuple[Filter, ...]
 
 
 def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
-    """The filters of an existing dataset; those that neither we nor HDF5 itself can apply are refused."""
+    """The filters of an existing dataset; filters that neither we nor HDF5 can apply are refused."""
     h5py = library()
     filters = []
     for number in range(dcpl.get_nfilters()):
@@ -58,7 +58,7 @@ def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
             named = " ".join(name.decode("utf-8", "replace").split())[:60] or NAMES.get(code, "no name")
             known = [name for code, name in NAMES.items() if code not in PLUGINS]
             raise FormatError(
-                f"{where} is encoded by HDF5 filter {code} ({named}), which cannot be applied; known are "
+                f"{where} is encoded by HDF5 filter {code} ({named}), which is not supported; supported are "
                 f"{', '.join(known)}, and with {INSTALL} {', '.join(PLUGINS.values())}: rewrite it with h5repack"
             )
         default = itemsize if code == SHUFFLE else 6
@@ -67,12 +67,12 @@ def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
 
 
 def is_ours(pipeline: Pipeline) -> bool:
-    """Whether all filters of a pipeline run here."""
+    """Whether we can apply all filters of a pipeline."""
     return all(one.code in _OURS for one in pipeline)
 
 
 def name_encoding(pipeline: Pipeline) -> str:
-    """Text that only pipelines share whose chunks have the same bytes; "" where HDF5 itself encodes, or nobody."""
+    """A text that is equal for pipelines whose chunks have the same bytes; "" without filters or if HDF5 encodes."""
     if not pipeline or not is_ours(pipeline):
         return ""
     plain = (NAMES[one.code] if one.code == FLETCHER32 else f"{NAMES[one.code]}:{one.value}" for one in pipeline)
@@ -80,14 +80,14 @@ def name_encoding(pipeline: Pipeline) -> str:
 
 
 def library_note(done: str, pipeline: Pipeline, why: str = "") -> str:
-    """Words for the report where the fast path cannot be taken; `done` is read or written."""
+    """A note for the report if the fast path is not possible; `done` is "read" or "written"."""
     names = ", ".join(NAMES[one.code] for one in pipeline if one.code not in _OURS)
-    why = why or (f"filter {names} is its own" if names else "the type or the storage is its own")
+    why = why or (f"only it has filter {names}" if names else "only it handles the type or the storage")
     return f"elements are {done} through HDF5's own library, by one thread at a time: {why}"
 
 
 def codec_of(pipeline: Pipeline) -> Codec:
-    """A pipeline in the words that all formats share."""
+    """A pipeline as a codec."""
     return Codec(
         tuple(
             Stage.of("gzip", level=one.value) if one.code == DEFLATE else Stage.of(NAMES[one.code]) for one in pipeline
@@ -106,7 +106,7 @@ def pipeline_of(codec: Codec, itemsize: int) -> Pipeline:
 
 
 def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
-    """Put a pipeline into the property list of a new dataset."""
+    """Add a pipeline to the property list of a new dataset."""
     h5py = library()
     for one in pipeline:
         if one.code == DEFLATE:
@@ -121,7 +121,7 @@ def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
 
 # -------------------------------------------------------------------- bytes
 def encode(data: Flat, pipeline: Pipeline, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
-    """A chunk's bytes as HDF5 would store them; with `room`, which begins with it, they may take its place."""
+    """A chunk's bytes as HDF5 would store them; with `room`, which begins with the chunk, they may replace it."""
     now = data
     for place, one in enumerate(pipeline):
         memory = by_turns(scratch, place)
@@ -135,7 +135,7 @@ def encode(data: Flat, pipeline: Pipeline, room: Flat | None = None, scratch: Sc
 
 
 def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scratch = fresh) -> None:
-    """Undo the filters that a chunk did not skip; bit n of the mask says that the n-th was."""
+    """Undo the filters of a chunk, except those that it skipped; bit n of the mask marks the n-th as skipped."""
     applied = [one for number, one in enumerate(pipeline) if not mask >> number & 1]
     sizes = _sizes(applied, out.size)
     now: Flat = np.frombuffer(data, np.uint8)
@@ -144,7 +144,7 @@ def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scrat
         if one.code == DEFLATE:
             now = _inflate(now, size, None if place else out, out.size, by_turns(scratch, place))
         elif one.code == SHUFFLE:
-            # The last filter to undo writes where the elements belong; others to a buffer of their own.
+            # The last filter writes to the elements' place, the others to buffers of their own.
             now = unshuffle(now, one.value, out if not place and now.size == out.size else np.empty_like(now))
         else:
             now = _verify(now)
@@ -155,7 +155,7 @@ def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scrat
 
 
 def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
-    """Bytes before each filter; None where only the stream itself can tell."""
+    """The number of bytes before each filter; None if only the stream determines it."""
     sizes: list[int | None] = []
     known: int | None = size
     for one in applied:
@@ -168,12 +168,12 @@ def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
 
 
 def _inflate(data: Flat, size: int | None, out: Flat | None, elements: int, scratch: Scratch) -> Flat:
-    """What a stream holds: `size` bytes, if that is known, in `out`, if that is given."""
+    """Inflate a stream to `size` bytes, if that is known, into `out`, if that is given."""
     if size is not None:
         room = scratch("planes", size)[:size] if out is None else out
         if decompress(data, room, Container.ZLIB):
             return room
-    # Between two filters a chunk may be a little longer than its elements, never much: bombs end here.
+    # Between two filters a chunk may be a little longer than its elements; this limit stops decompression bombs.
     limit = elements + elements // 500 + 4096
     machine = zlib.decompressobj()
     try:
@@ -193,7 +193,7 @@ def _verify(data: Flat) -> Flat:
     true = _sum(body)
     # HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines, and readers accept both.
     if found not in (true, _swapped(true)):
-        raise CorruptError(f"a chunk's fletcher32 checksum is {true.hex()}, stored is {found.hex()}")
+        raise CorruptError(f"a chunk's fletcher32 checksum is {true.hex()}, the stored one is {found.hex()}")
     return body
 
 

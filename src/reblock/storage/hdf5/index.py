@@ -1,4 +1,4 @@
-"""Where the chunks of an HDF5 dataset lie, read once from its index and kept small."""
+"""The positions of an HDF5 dataset's chunks, read once from its index and stored compactly."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from reblock.errors import CorruptError
 from reblock.model.store import Index
 from reblock.storage.hdf5.file import library
 
-#: Chunks whose places are kept, 28 bytes each; a dataset with more is asked chunk by chunk.
+#: The most chunks whose positions are stored, 28 bytes each; in a larger dataset each chunk is looked up.
 MANY_CHUNKS = 2_000_000
-#: Numbers of the index that are given out at a time.
+#: Numbers of the index that are passed on at a time.
 _MANY_NUMBERS = 1 << 18
 #: A chunk's offset in the file, stored bytes, and filter mask.
 Place = tuple[int, int, int]
@@ -28,14 +28,14 @@ _EXTENSIBLE_ARRAY = 4
 
 
 class ChunkIndex:
-    """Places of the stored chunks, sorted by the chunks' numbers in C order."""
+    """Positions of the stored chunks, sorted by the chunks' numbers in C order."""
 
     def __init__(
         self, rows: npt.NDArray[np.uint64], chunks: Sequence[int], counts: Sequence[int], shift: int, where: str
     ) -> None:
-        """Take rows of first element per axis, offset, size and mask; CorruptError for a chunk that has no place.
+        """Build from rows of first element per axis, offset, size and mask; CorruptError for an invalid chunk.
 
-        A chunk outside of the grid, between its lines, or there twice would be mistaken for another one or lost.
+        A chunk outside the grid, off its lines, or listed twice would be confused with another one or lost.
         """
         ndim = len(chunks)
         firsts, lengths = rows[:, :ndim], np.array(chunks, np.uint64)
@@ -61,20 +61,20 @@ class ChunkIndex:
 
     @property
     def sizes(self) -> list[int]:
-        """Stored bytes of all chunks that there are."""
+        """Stored sizes of all existing chunks."""
         found: list[int] = self._sizes.tolist()
         return found
 
     @property
     def telling(self) -> list[Index]:
-        """Chunks that are unlike others: the longest and the shortest, and the first that is not stored."""
+        """Unusual chunks: the longest, the shortest, and the first that is not stored."""
         found = [int(self._numbers[at(self._sizes)]) for at in (np.argmax, np.argmin) if self._sizes.size]
         gap = int(np.argmin(np.append(self._numbers == np.arange(self._numbers.size), False)))
         found += [gap] if gap < prod(self._counts) else []
         return [index_of(number, self._counts) for number in found]
 
     def find(self, index: Index) -> Place | None:
-        """Where a chunk lies; None = not stored."""
+        """The position of a chunk; None = not stored."""
         number = 0
         for i, count in zip(index, self._counts, strict=True):
             number = number * count + i
@@ -85,7 +85,7 @@ class ChunkIndex:
 
 
 def index_of(number: int, counts: Sequence[int]) -> Index:
-    """The place in the grid of a chunk that is counted in C order."""
+    """The index in the grid of a chunk with a number in C order."""
     index = []
     for count in reversed(counts):
         number, i = divmod(number, count)
@@ -94,9 +94,9 @@ def index_of(number: int, counts: Sequence[int]) -> Index:
 
 
 def sweep_index(dataset: Any, emit: Callable[[bytes], None]) -> bool:
-    """Give out the whole index as rows of first element per axis, offset, size and mask, some at a time.
+    """Pass on the whole index, a few rows at a time: first element per axis, offset, size and mask.
 
-    False where the index is too long, or h5py too old, for one sweep.
+    Returns False if the index is too long, or h5py too old, for one sweep.
     """
     identifier = dataset.id
     number = identifier.get_num_chunks()
@@ -118,19 +118,19 @@ def sweep_index(dataset: Any, emit: Callable[[bytes], None]) -> bool:
 
 
 def read_index(dataset: Any, counts: Sequence[int], shift: int, where: str) -> ChunkIndex | None:
-    """The whole index of a dataset that is open here; None where it cannot be had in one sweep."""
+    """The whole index of a dataset that is open in this process; None if one sweep cannot read it."""
     rows = bytearray()
     swept = sweep_index(dataset, rows.extend)
     return ChunkIndex(rows_of(rows, len(counts)), dataset.chunks, counts, shift, where) if swept else None
 
 
 def rows_of(data: bytes | bytearray, ndim: int) -> npt.NDArray[np.uint64]:
-    """What `sweep_index` has given out, as an array."""
+    """The rows of `sweep_index` as an array."""
     return np.frombuffer(data, np.uint64).reshape(-1, ndim + 3)
 
 
 def ask_index(dataset: Any, index: Index, shift: int) -> Place | None:
-    """Where one chunk lies, by a search of HDF5's own."""
+    """The position of one chunk, found by HDF5."""
     first = tuple(i * c for i, c in zip(index, dataset.chunks, strict=True))
     info = dataset.id.get_chunk_info_by_coord(first)
     if info.byte_offset is None or not info.size:
@@ -139,34 +139,34 @@ def ask_index(dataset: Any, index: Index, shift: int) -> Place | None:
 
 
 def address_shift(file: Any) -> int:
-    """What to add to the chunk addresses that HDF5 reports: before 1.14.4 it forgets the user block."""
+    """The offset to add to the chunk addresses that HDF5 reports: before 1.14.4 it omits the user block."""
     return int(file.userblock_size) if library().version.hdf5_version_tuple[:3] < (1, 14, 4) else 0
 
 
 # -------------------------------------------------------------------- what HDF5 can tell and h5py cannot ask
 def edges_are_raw(dcpl: Any) -> bool:
-    """Whether chunks that stick out of the array skip all filters, which their filter masks do not say."""
+    """Whether chunks that extend beyond the array skip all filters; their filter masks do not show it."""
     options = ctypes.c_uint(0)
     return _call("H5Pget_chunk_opts", dcpl, ctypes.byref(options)) == 0 and bool(options.value & _RAW_EDGES)
 
 
 def is_misreported(dataset: Any) -> bool:
-    """Whether HDF5 reports wrong coordinates for chunks, though it reads the right ones.
+    """Whether HDF5 reports wrong coordinates for chunks, although it reads the right ones.
 
-    It does so (up to 2.0 at least) for an extensible array, the index of datasets with one unlimited axis, where
-    that axis is not the first: it keeps the chunks in another order of axes, and reports them without undoing that.
+    It does so (at least up to 2.0) for an extensible array, the index of datasets with one unlimited axis, if that
+    axis is not the first: it stores the chunks in another order of axes, and does not undo that in its reports.
     """
     unlimited = [axis for axis, length in enumerate(dataset.maxshape) if length is None]
     if len(unlimited) != 1 or unlimited == [0]:
         return False
     kind = ctypes.c_int(_EXTENSIBLE_ARRAY)
-    # Where HDF5 cannot tell, the variable stays as it is, and the chunks are not looked for.
+    # If HDF5 cannot tell, the variable keeps its initial value, and the reported positions are not used.
     _call("H5Dget_chunk_index_type", dataset.id, ctypes.byref(kind))
     return kind.value == _EXTENSIBLE_ARRAY
 
 
 def is_stored(dataset: Any, index: Index) -> bool:
-    """Whether a chunk is stored, by the search that reads elements; of those in the cache HDF5 says that they are."""
+    """Whether a chunk is stored, by the lookup that reads elements; HDF5 reports chunks in its cache as stored."""
     first = [i * c for i, c in zip(index, dataset.chunks, strict=True)]
     size = ctypes.c_uint64(0)
     place = (ctypes.c_uint64 * len(first))(*first)
@@ -175,15 +175,15 @@ def is_stored(dataset: Any, index: Index) -> bool:
 
 
 def _call(name: str, identifier: Any, *more: Any) -> int | None:
-    """What a function of the HDF5 that h5py is linked to returns: negative = failed; None = there is no such one."""
+    """The result of a function of h5py's HDF5: negative = failed; None = the function does not exist."""
     h5py = library()
     try:
-        # The extension module is linked to HDF5, so HDF5's names are found through it.
+        # The extension module is linked to HDF5, so it resolves HDF5's symbols.
         function = getattr(ctypes.PyDLL(h5py.h5p.__file__), name)
     except (OSError, AttributeError):
         return None
     function.restype = ctypes.c_int
-    with h5py._objects.phil:  # noqa: SLF001 - the lock that h5py itself takes around every call of HDF5
+    with h5py._objects.phil:  # noqa: SLF001 - the lock that h5py holds during every call of HDF5
         return int(function(ctypes.c_int64(identifier.id), *more))
 
 

@@ -1,8 +1,8 @@
-"""Filters of HDF5 that are plugins: taken from the package hdf5plugin, one by one, and only by the process that reads.
+"""HDF5 filter plugins: loaded from the package hdf5plugin, one by one, and only in the process that reads.
 
-A plugin is code. HDF5 would load every library of a folder, or of HDF5_PLUGIN_PATH, to see which filter it is. Here a
-filter that is on the list names one file of one folder, and that file is loaded, after the fork that reads a dataset
-that needs it.
+A plugin is code. HDF5 would load every library of a folder, or of HDF5_PLUGIN_PATH, to find out which filter it is.
+Here each listed filter names one file of one folder. That file is loaded only in the fork that reads a dataset that
+needs it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from reblock.errors import FormatError
 from reblock.storage.hdf5.file import library
 
-#: Filters that may be loaded, with the names that hdf5plugin and its files have for them.
+#: Filters that may be loaded, with their names in hdf5plugin and its files.
 PLUGINS = {
     307: "bzip2",
     32001: "blosc",
@@ -31,18 +31,18 @@ PLUGINS = {
     32028: "sperr",
     32033: "htj2k",
 }
-#: How to get them.
+#: How to install them.
 INSTALL = "pip install 'reblock[filters]'"
 _SUFFIXES = (".so", ".dylib")
 
 
 def stage_name(code: int) -> str:
-    """What a plugin is called in a codec: other formats have codecs of the same names with other settings."""
+    """Name of a plugin in a codec; the prefix distinguishes it from other formats' codecs of the same name."""
     return f"hdf5-{PLUGINS[code]}"
 
 
 def load_plugin(code: int, where: str) -> None:
-    """Load a filter of the list into this process; FormatError where it is not installed."""
+    """Load a listed filter into this process; FormatError if it is not installed."""
     h5py = library()
     if h5py.h5z.filter_avail(code):
         return
@@ -62,7 +62,7 @@ def load_plugin(code: int, where: str) -> None:
 
 
 def load_plugins(dataset: Any, where: str) -> int:
-    """Load what an open dataset needs; how many those are."""
+    """Load the plugins that an open dataset needs; returns their number."""
     dcpl = dataset.id.get_create_plist()
     codes = [dcpl.get_filter(number)[0] for number in range(dcpl.get_nfilters())]
     needed = [code for code in codes if code in PLUGINS]
@@ -72,7 +72,7 @@ def load_plugins(dataset: Any, where: str) -> int:
 
 
 def _folder() -> str | None:
-    """The folder of hdf5plugin's libraries, which need not be imported; never found by a relative path."""
+    """The folder of hdf5plugin's libraries, found without importing the package; relative paths are not searched."""
     spec = PathFinder.find_spec("hdf5plugin", [path for path in sys.path if os.path.isabs(path)])
     places = () if spec is None else spec.submodule_search_locations or ()
     return next((os.path.join(place, "plugins") for place in places), None)
@@ -81,7 +81,7 @@ def _folder() -> str | None:
 def _register(h5py: Any, file: str) -> None:
     plugin = ctypes.CDLL(file)
     if hasattr(plugin, "init_filter"):
-        # It finds HDF5 through the extension module that is linked to it.
+        # It finds HDF5 through the extension module of h5py.
         plugin.init_filter.argtypes, plugin.init_filter.restype = [ctypes.c_char_p], ctypes.c_int
         if plugin.init_filter(os.fsencode(h5py.h5z.__file__)) < 0:
             raise RuntimeError("it does not find HDF5")

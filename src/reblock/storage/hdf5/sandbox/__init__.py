@@ -1,1 +1,1 @@
-"""The process that reads HDF5 files of others, bounded in time and memory."""
+"""The process that reads other people's HDF5 files, limited in time and memory."""

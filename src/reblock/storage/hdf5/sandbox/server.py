@@ -1,6 +1,6 @@
-"""The process that reads HDF5 files: started once, it forks for each file, and each fork is bounded in time and memory.
+"""The server that reads HDF5 files: it forks for each file, and each fork is limited in time and memory.
 
-What HDF5 does to a fork that reads a hostile file (crash, endless loop, gigabytes) it does to that fork alone.
+A hostile file that makes HDF5 crash, loop or take gigabytes harms only its fork.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from reblock.storage.hdf5.metadata import facts_of
 from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.hdf5.sandbox import wire
 
-#: Processor time that metadata may take: so much, and more for long files.
+#: Processor time that metadata may take: a base, and more for long files.
 BASE_SECONDS = 0.3
 _BYTES_PER_SECOND = 8 << 20
 _MOST_SECONDS = 60.0
-#: Some plugins decode so many times more slowly than HDF5's own filters.
+#: How many times slower some plugins decode than HDF5's own filters.
 _SLOWER = 8
-#: Memory that metadata may take, above what the process has at its start.
+#: Memory that metadata may take, beyond the process's memory at its start.
 _MORE_BYTES = 96 << 20
-#: How exactly it is found out what that is.
+#: The precision with which that memory is measured.
 _STEP_BYTES = 1 << 20
 
 
 def main() -> None:
-    """Fork a session for each socket that comes in through the socket whose descriptor is the first argument."""
+    """Fork a session for each socket that arrives on the socket whose descriptor is the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     library()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def serve(channel: socket.socket) -> None:
-    """Answer the requests for one file until the other side hangs up."""
+    """Answer the requests for one file until the other side closes the connection."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with channel, channel.makefile("rwb") as stream:
         wire.send(stream, {"ready": True})
@@ -78,7 +78,7 @@ def serve(channel: socket.socket) -> None:
             except ReblockError as error:
                 wire.send(stream, {"error": wire.pack_error(error)})
             except MemoryError:
-                greedy = CorruptError(f"{session.path}: HDF5 wants more memory than the file is worth: it is damaged")
+                greedy = CorruptError(f"{session.path}: HDF5 wants more memory than the file needs: it is damaged")
                 wire.send(stream, {"error": wire.pack_error(greedy)})
         session.close()
 
@@ -95,7 +95,7 @@ class _Session:
         self._plugins = 0
 
     def answer(self, request: dict[str, Any]) -> None:
-        """Do what is asked, within its limits."""
+        """Execute a request within its limits."""
         todo: dict[str, Callable[[dict[str, Any]], None]] = {
             "describe": self._describe,
             "strangers": self._strangers,
@@ -110,13 +110,13 @@ class _Session:
         if request["room"] > self._room:
             self._room = request["room"]
             _limit_memory(_MORE_BYTES + self._room)
-        # Processor time, since a busy machine is no reason to refuse a file. The signal ends the process.
+        # Processor time, because a busy machine is not a reason to refuse a file. The signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         todo[request["do"]](request)
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def close(self) -> None:
-        """Close the file, and with it its lock, before anybody is told that it is closed."""
+        """Close the file and release its lock, before anybody learns that it is closed."""
         signal.setitimer(signal.ITIMER_PROF, BASE_SECONDS)
         if self._file is not None:
             self._file.close()
@@ -144,7 +144,7 @@ class _Session:
             try:
                 found = list(list_strangers(self._open(request), shown))
             except Elsewhere as link:
-                raise FormatError(f"{shown} is no array of its own: {link}") from None
+                raise FormatError(f"{shown} is not an array in this file: {link}") from None
         wire.send(self._stream, {"answer": found})
 
     def _reopen(self, request: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ class _Session:
     def _read(self, request: dict[str, Any]) -> None:
         with failures("read", request["shown"], CorruptError):
             box = tuple(slice(*numbers) for numbers in request["box"])
-            # HDF5 may leave out what is not stored: that is zero, not what was in memory before.
+            # HDF5 may skip elements that are not stored: these are zero, not old memory.
             out = np.zeros([len(range(s.start, s.stop, s.step)) for s in box], np.dtype(request["dtype"]))
             self._dataset.read_direct(out, source_sel=box)
             stored = request["chunk"] is None or is_stored(self._dataset, tuple(request["chunk"]))
@@ -185,16 +185,16 @@ class _Session:
 
 
 def _limit_memory(more: int) -> None:
-    """Let this process have so many bytes of data more than it has now."""
+    """Limit this process to `more` bytes of data beyond its current size."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     limit = _data_bytes(hard) + more
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _data_bytes(hard: int) -> int:
-    """Bytes of data that this process has, or a little more.
+    """Bytes of data of this process, or a little more.
 
-    Found out by trying which limits leave no room: /proc, which would say so, may be hidden.
+    Found by trying which limits leave no room, because /proc may be hidden.
     """
     low, high = 0, _STEP_BYTES
     while not _leaves_room(high, hard):
@@ -206,7 +206,7 @@ def _data_bytes(hard: int) -> int:
 
 
 def _leaves_room(limit: int, hard: int) -> bool:
-    """Whether a page more can be had under a limit."""
+    """Whether one more page can be allocated under a limit."""
     if limit > hard != resource.RLIM_INFINITY:
         return True
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

@@ -1,4 +1,4 @@
-"""What passes between us and the process that reads HDF5 files: JSON and raw bytes, nothing that could run.
+"""Messages between us and the process that reads HDF5 files: JSON and raw bytes, nothing executable.
 
 ::
 
@@ -6,7 +6,7 @@
     request     {"do": "describe", ...}
     answer      {"answer": ...} or {"error": [type, message, path, errno]}
 
-The process may have been led astray by a hostile file, so its answers are checked like the file itself.
+A hostile file may have taken over the process, so its answers are checked like the file itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from reblock import errors
 from reblock.errors import CorruptError, DiskError, ReblockError
 from reblock.model.schema import element
 
-#: Longest line: the attributes of a dataset are most of it.
+#: The longest line; the attributes of a dataset are most of it.
 _LINE_BYTES = 64 << 20
-#: Errors that an answer may be.
+#: Errors that an answer may contain.
 _ERRORS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, ReblockError)
 }
@@ -50,13 +50,13 @@ def send(stream: Stream, message: dict[str, Any], data: Any = b"") -> None:
 
 
 def receive(stream: Stream) -> dict[str, Any] | None:
-    """The next message without its raw bytes; None where the other side is gone."""
+    """The next message without its raw bytes; None if the other side is gone."""
     line = stream.readline(_LINE_BYTES)
     if not line.endswith(b"\n"):
         return None
     message = json.loads(line)
     if not isinstance(message, dict):
-        raise ValueError("a message is an object")  # noqa: TRY004 - of the other side
+        raise ValueError("a message is an object")  # noqa: TRY004 - an error of the other side
     return message
 
 
@@ -77,7 +77,7 @@ def unpack_error(value: Any) -> ReblockError:
 
 # ---------------------------------------------------------------- values
 def pack(value: Any) -> Any:
-    """An attribute or a fill value as JSON: text and lists as they are, numpy values with their type and bytes."""
+    """An attribute or a fill value as JSON: text and lists unchanged, numpy values with their type and bytes."""
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, np.ndarray | np.generic):
