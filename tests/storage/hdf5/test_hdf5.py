@@ -726,9 +726,7 @@ def test_unknown_filters_are_refused_by_number(tmp_path: Path) -> None:
     # The filter message of a version 1 pipeline: number, length of the name, flags, number of values.
     place = data.index(b"\x01\x00\x08\x00\x01\x00\x01\x00deflate\0")
     path.write_bytes(data[:place] + (32099).to_bytes(2, "little") + data[place + 2 :])
-    with pytest.raises(
-        FormatError, match=r"filter 32099 \(deflate\), which is not supported; .* 'reblock\[filters\]'"
-    ):
+    with pytest.raises(FormatError, match=r"filter 32099 \(deflate\), which is not supported; .* 'reblock\[filters\]'"):
         opened(path)
 
 
