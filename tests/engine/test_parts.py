@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import reblock
 from reblock.api.array import Array
 from reblock.engine import native
 from reblock.errors import CorruptError, ExternalError, Refused, UnevenError
+from reblock.planner import choose
 from reblock.storage import registry
 from reblock.testing.arrays import noise, same_bits
 from zarr_python import by_zarr, zarr_reads
@@ -115,9 +117,10 @@ PENCILS = {"chunks": (128, 16, 16), "memory": "9MiB", "codec": "none"}
 def test_a_plan_takes_parts_where_chunks_would_be_read_again(tmp_path: Path) -> None:
     path, data = big(tmp_path / "x.zarr")
     job = reblock.plan(path, tmp_path / "y.zarr", **PENCILS)
-    assert job.whole is not None
-    assert job.whole.decision.problem.source.units.count == 128
-    assert job.cost.seconds < job.whole.cost.seconds
+    whole = choose(replace(job.decision.problem, source=job.source.layout))
+    assert (job.plan.divided, whole.plan.divided) == (True, False)
+    assert whole.problem.source.units.count == 128
+    assert job.cost.seconds < whole.cost.seconds
     assert job.cost.read_amplification == 1
     assert len(job.plan.passes) == 1
     assert "128 chunks of 1,256,128, read in 512 parts of 1,64,128" in job.explain()
@@ -129,7 +132,7 @@ def test_a_plan_takes_parts_where_chunks_would_be_read_again(tmp_path: Path) -> 
 
 def test_a_plan_takes_chunks_whole_where_that_is_as_good(tmp_path: Path) -> None:
     path, _ = big(tmp_path / "x.zarr")
-    assert reblock.plan(path, tmp_path / "y.zarr", chunks=(128, 16, 16), memory="1GiB").whole is None
+    assert not reblock.plan(path, tmp_path / "y.zarr", chunks=(128, 16, 16), memory="1GiB").plan.divided
     job = reblock.plan(path, tmp_path / "y.zarr", strategy="naive", **PENCILS)
     assert not job.decision.problem.source.divided
 
@@ -139,12 +142,12 @@ def test_chunks_that_are_divided_otherwise_are_read_whole(tmp_path: Path) -> Non
     stored(tmp_path / "other.zarr", data, chunks=(1, 256, 128), block=1 << 16)
     shutil.copy(tmp_path / "other.zarr/c/100/0/0", path / "c/100/0/0")
     job = reblock.plan(path, tmp_path / "y.zarr", **PENCILS)
-    assert job.whole is not None
+    assert job.plan.divided
     report = reblock.run(job)
     (note,) = (note for note in report.notes if "chunks were read whole" in note)
     assert "c/100/0/0" in note
     assert "resume" not in note
-    assert report.plan == job.whole.plan
+    assert report.plan == choose(replace(job.decision.problem, source=job.source.layout)).plan
     assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
     assert reblock.status(tmp_path / "y.zarr") is None
 

@@ -26,7 +26,7 @@ from reblock.api.request import (
 from reblock.engine import Report, View, measured_cost, total_times
 from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Cost, Device, Divisible, Format, Measurable, Plan, Problem, Schema
+from reblock.model import Codec, Cost, Device, Format, Measurable, Plan, Problem, Schema
 from reblock.planner import AUTO, OBJECTIVES, Decision, choose
 from reblock.planner import check as check_plan
 from reblock.render import text
@@ -53,7 +53,7 @@ class Job:
     decision: Decision
     """The plan, its cost and the alternatives."""
     source: View | None
-    """Where the elements come from; None for a plan made from shapes alone."""
+    """Where the elements come from, chunks whole; None for a plan made from shapes alone."""
     target: Location | None
     """Where they go; None for a plan without a target."""
     format: Format | None
@@ -62,8 +62,6 @@ class Job:
     """What the target will be."""
     request: Mapping[str, Any] | None = None
     """What was asked for; None for a plan that cannot be run."""
-    whole: Job | None = None
-    """The same without reading chunks in parts, for a source whose chunks turn out not to be divided alike."""
     files: Files = field(default_factory=list, repr=False, compare=False)
     """What the files that describe the source looked like when it was opened."""
 
@@ -230,37 +228,45 @@ def plan(
         held=one_of("memory model", memory_model, ("allocated", "held")) == "held",
     )
 
-    def job(view: View | None, problem: Problem) -> Job:
-        made = choose(problem, strategy=strategy, objective=objective)
-        return Job(made, view, where, kind, schema, request, files=files)
+    if strategy == AUTO:
+        decision = _better(view, problem, objective)
+    else:
+        decision = choose(problem, strategy=strategy, objective=objective)
+    return Job(decision, view, where, kind, schema, request, files=files)
 
-    return job(view, problem) if strategy != AUTO else _better(job, view, problem, objective)
 
-
-def _better(job: Callable[[View | None, Problem], Job], view: View | None, problem: Problem, objective: str) -> Job:
-    """The job that reads chunks whole, or in parts where that is better."""
+def _better(view: View | None, problem: Problem, objective: str) -> Decision:
+    """The plan that reads chunks whole, or in parts if that is better."""
     try:
-        whole = job(view, problem)
+        whole = choose(problem, objective=objective)
     except InfeasibleError:
-        # What takes too much memory as a whole may fit in parts.
+        # Chunks that do not fit into memory as a whole may fit in parts.
         if (parts := _in_parts(view, problem)) is None:
             raise
-        return job(*parts)
-    if whole.decision.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
+        return choose(parts, objective=objective)
+    if whole.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
         with suppress(InfeasibleError):
-            divided, rank = job(*parts), OBJECTIVES[objective]
+            divided, rank = choose(parts, objective=objective), OBJECTIVES[objective]
             if rank(divided.cost) < rank(whole.cost):
-                return replace(divided, whole=whole)
+                return divided
     return whole
 
 
-def _in_parts(view: View | None, problem: Problem) -> tuple[View, Problem] | None:
-    """The same with parts of chunks for the units of the source, where they can be decoded one by one."""
-    store = view.store.divided() if view is not None and isinstance(view.store, Divisible) else None
-    if view is None or store is None:
+def _in_parts(view: View | None, problem: Problem) -> Problem | None:
+    """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
+    parts = None if view is None else view.in_parts()
+    return None if parts is None else replace(problem, source=parts.layout)
+
+
+def _with_whole_chunks(job: Job) -> Job | None:
+    """The same job with a plan that reads chunks whole; None where no such plan fits into memory."""
+    if job.source is None or job.source.layout.divided:
         return None
-    parts = replace(view, store=store)
-    return parts, replace(problem, source=parts.layout)
+    problem = replace(job.decision.problem, source=job.source.layout)
+    try:
+        return replace(job, decision=choose(problem, objective=job.decision.objective))
+    except InfeasibleError:
+        return None
 
 
 def run(
@@ -302,13 +308,14 @@ def run(
         except UnevenError as error:
             uneven = error
     if uneven is not None:
-        if job.whole is None:
+        whole = _with_whole_chunks(job)
+        if whole is None:
             uneven.add("with more memory chunks are read whole")
             raise uneven
-        # Nothing of another plan is of use.
+        # Nothing that another plan has finished is of use.
         remove_unfinished(attempt.staging)
         again = run(
-            job.whole,
+            whole,
             overwrite=overwrite,
             exist_ok=exist_ok,
             scratch=scratch,
@@ -368,10 +375,13 @@ def _prepare(
     """An attempt at a job, if nothing that is known before its lock is taken speaks against it."""
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
-    problem = job.decision.problem
+    problem, location = job.decision.problem, job.source.store.location
     check_plan(job.plan, problem)
     if changed := first_change(job.files):
-        raise ChangedError(f"{changed} changed since {job.source.store.location} was opened: open it and plan again")
+        raise ChangedError(f"{changed} changed since {location} was opened: open it and plan again")
+    view = job.source.as_planned(job.plan)
+    if view.layout.units != problem.source.units:
+        raise ChangedError(f"the parts of the chunks of {location} changed since it was opened: open it and plan again")
     foresee(job.format, job.target, job.schema)
     staging = Staging(job.target.path, overwrite=overwrite)
     places = [("staging folder", staging.folder)]
@@ -383,7 +393,7 @@ def _prepare(
         traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
         meter = Meter(traffic, prod(problem.shape), progress)
     attempt = Attempt(
-        job.source,
+        view,
         job.target,
         job.format,
         job.schema,

@@ -5,17 +5,18 @@ Everything above a view thinks in the target's axes; only `View` knows the store
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reblock.errors import UsageError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.grid import inverse
-from reblock.model import Flat, Index, Layout, Store
+from reblock.model import Divisible, Flat, Index, Layout, Plan, Store
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +38,21 @@ class View:
     def whole(cls, store: Store) -> View:
         """All of a store, axes as they are."""
         return cls(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)))
+
+    def in_parts(self) -> View | None:
+        """The same view with parts of chunks for units; None where the codec does not decode them one by one."""
+        parts = self.store.divided() if isinstance(self.store, Divisible) else None
+        return None if parts is None else replace(self, store=parts)
+
+    def as_planned(self, plan: Plan) -> View:
+        """The view as a plan reads it: chunks whole, or in parts."""
+        if plan.divided == self.layout.divided:
+            return self
+        parts = self.in_parts() if plan.divided else None
+        if parts is None:
+            how = "in parts" if plan.divided else "whole"
+            raise UsageError(f"the plan reads chunks {how}, and those of {self.store.location} cannot be read so")
+        return parts
 
     @property
     def fills(self) -> bool:

@@ -1,9 +1,12 @@
-"""The plan check: what must hold of any plan before a byte moves."""
+"""The plan check: what must hold of any plan before a byte moves, whoever made it."""
 
 from __future__ import annotations
 
+from reblock.cost.flight import units_bytes
+from reblock.cost.memory import boxes_bytes, long_axes
 from reblock.errors import InfeasibleError, UsageError
-from reblock.model import Access, Layout, Pass, Plan, Problem
+from reblock.model import PIECE_BYTES, Access, Execution, Layout, Pass, Plan, Problem
+from reblock.model.accounting import with_records
 from reblock.passes.family import needed_bytes
 from reblock.units import format_size
 
@@ -14,7 +17,8 @@ def check(plan: Plan, problem: Problem) -> None:
         raise UsageError(f"the plan is for an array of shape {plan.shape}, not {problem.shape}")
     if len(plan.scratch) != len(plan.passes) - 1:
         raise UsageError(f"{len(plan.passes)} passes need {len(plan.passes) - 1} intermediate arrays")
-    for number, (made, source, target) in enumerate(plan.sides(problem.source, problem.target), 1):
+    sides = plan.sides(problem.source, problem.target)
+    for number, (made, source, target) in enumerate(sides, 1):
         _check_pass(made, source, target, number)
     if plan.interleaved:
         tasks = plan.passes[0].tasks
@@ -23,11 +27,18 @@ def check(plan: Plan, problem: Problem) -> None:
         if not all(tasks.covers(layout.objects.clipped()) for layout in plan.scratch):
             raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
     needs = needed_bytes(plan, problem)
+    if not problem.held:
+        needs = max(needs, *(made.execution.memory_bytes for made in plan.passes if made.execution), 0)
     if needs > problem.memory_bytes:
         raise InfeasibleError(
             f"the plan needs {format_size(needs)} ({needs} bytes), the budget is {problem.memory_bytes} bytes",
             needs_memory_bytes=needs,
         )
+    for number, (made, source, target) in enumerate(sides, 1):
+        if made.execution is not None:
+            _check_execution(made, made.execution, source, target, number)
+            if plan.divided != problem.source.divided:
+                raise UsageError("the plan reads the source's chunks in parts, or whole, and the problem does not")
 
 
 def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None:
@@ -35,7 +46,7 @@ def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None
     if sorted(made.order) != list(range(len(shape))):
         raise UsageError(f"pass {number}: the order {made.order} is no permutation of the axes")
     for name, grid in (("read", made.read), ("write", made.write), ("task", made.tasks)):
-        # A grid is a partition by construction: covering the shape is all there is to writing each element once.
+        # A grid is a partition by construction, so each element is written once if the grid covers the shape.
         if grid.shape != shape:
             raise UsageError(f"pass {number}: the {name} grid covers {grid.shape}, not {shape}")
     if made.read_access is Access.RUNS and not source.partial_reads:
@@ -48,3 +59,28 @@ def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None
         raise UsageError(f"pass {number}: whole units are to be written, but write boxes cut them")
     if made.write_access is Access.RUNS and not target.partial_writes:
         raise UsageError(f"pass {number}: the target's chunks can only be written whole")
+
+
+def _check_execution(made: Pass, how: Execution, source: Layout, target: Layout, number: int) -> None:
+    """Raise UsageError unless the memory of a pass is enough for its threads and its write boxes."""
+    units = how.readers * how.batch_size
+    if source.encoded or source.indexed or how.batch_size > 1:
+        units = min(units, source.units.count)
+    if how.units_in_flight < units:
+        raise UsageError(
+            f"pass {number}: {how.readers} readers have {units} units in flight, not {how.units_in_flight}"
+        )
+    if how.piece_bytes > PIECE_BYTES:
+        raise UsageError(f"pass {number}: pieces of {how.piece_bytes} bytes, the limit is {PIECE_BYTES}")
+    if not set(how.slab_axes) <= set(long_axes(made.writes.largest, target)):
+        raise UsageError(f"pass {number}: slabs along {how.slab_axes} would take parts of pages")
+    buffers = boxes_bytes(made, target, how.slab_axes)
+    flight = units_bytes(made, source, target, how.units_in_flight, how.coders)
+    whole = with_records(how.buffer_bytes, made.writes.count, target) + how.flight_bytes
+    for name, granted, needed in (
+        ("write boxes", how.buffer_bytes, buffers),
+        ("units in flight", how.flight_bytes, flight),
+        ("the pass", how.memory_bytes, whole),
+    ):
+        if granted < needed:
+            raise UsageError(f"pass {number}: {name} need {needed} bytes, the plan grants {granted}")

@@ -31,7 +31,7 @@ def execute_plan(
     watch: Watch | None = None,
 ) -> list[Measured]:
     """Carry out a plan; one measurement per pass."""
-    watch = watch or Watch()
+    watch, view = watch or Watch(), view.as_planned(plan)
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
         _run(plan, view, store, scratch, measured, None, watch)
