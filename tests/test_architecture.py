@@ -117,6 +117,17 @@ def test_every_format_is_held_to_independence() -> None:
     assert {entry.partition(":")[0].removesuffix(".format") for entry in own} == set(contracts()["formats"]["modules"])
 
 
+def test_the_engine_does_not_ask_for_cores() -> None:
+    """A plan says how many threads there are, so that it runs in the same way on any machine."""
+    asked = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in sorted((SOURCE / "engine").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("cpu_count", "process_cpu_count", "sched_getaffinity")
+    ]
+    assert asked == []
+
+
 def test_planning_opens_no_file() -> None:
     """What import-linter cannot see: the builtin `open`."""
     calls = [

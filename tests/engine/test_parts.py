@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -14,8 +15,9 @@ from zarr.codecs import BloscCodec
 
 import reblock
 from reblock.api.array import Array
-from reblock.engine import native
-from reblock.errors import CorruptError, ExternalError, Refused, UnevenError
+from reblock.engine import View, execute_plan, native
+from reblock.errors import CorruptError, ExternalError, Refused, UnevenError, UsageError
+from reblock.model import Plan
 from reblock.planner import choose
 from reblock.storage import registry
 from reblock.testing.arrays import noise, same_bits
@@ -128,6 +130,29 @@ def test_a_plan_takes_parts_where_chunks_would_be_read_again(tmp_path: Path) -> 
     report = reblock.run(job)
     assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
     assert report.measured.peak_bytes <= 9 << 20
+
+
+def test_a_plan_alone_says_that_it_takes_parts(tmp_path: Path) -> None:
+    path, data = big(tmp_path / "x.zarr")
+    job = reblock.plan(path, tmp_path / "y.zarr", **PENCILS)
+    plan = Plan.from_json(json.loads(json.dumps(job.plan.to_json())))
+    assert plan == job.plan
+    store = job.format.create(str(tmp_path / "y.zarr"), "", job.schema)
+    (measured,) = execute_plan(plan, View.whole(registry.open(str(path))), store, None)
+    (predicted,) = job.decision.sweeps
+    assert (measured.source, measured.target) == (predicted.source, predicted.target)
+    store.commit()
+    assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
+
+
+def test_a_plan_that_takes_parts_needs_a_source_that_has_some(tmp_path: Path) -> None:
+    path, data = big(tmp_path / "x.zarr")
+    plan = reblock.plan(path, tmp_path / "y.zarr", **PENCILS).plan
+    np.save(tmp_path / "x.npy", data)
+    with pytest.raises(UsageError, match=r"the plan reads chunks in parts, and those of .*x.npy cannot be read so"):
+        View.whole(registry.open(str(tmp_path / "x.npy"))).as_planned(plan)
+    with pytest.raises(UsageError, match=r"the plan reads chunks whole, and those of .*x.zarr cannot"):
+        View.whole(divided(path).store).as_planned(replace(plan, divided=False))
 
 
 def test_a_plan_takes_chunks_whole_where_that_is_as_good(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +12,12 @@ from hypothesis import strategies as st
 
 import oracle
 from reblock.cost import PRESETS
-from reblock.errors import UsageError
+from reblock.errors import InfeasibleError, UsageError
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Layout, Pass, Plan, Problem, Traffic
+from reblock.passes.family import fit
+from reblock.planner import choose
+from reblock.planner.tune import fill_execution
 from reblock.testing.problems import passes, problems, shapes, sweeps
 
 
@@ -45,6 +50,114 @@ def test_plan_survives_json(problem: Problem, data: st.DataObject) -> None:
     assert (again.strategy, again.shape, again.interleaved, again.depth) == ("mine", problem.shape, plan.interleaved, 3)
     assert again.passes == plan.passes
     assert again == plan
+
+
+@given(problems(), st.sampled_from(["time", "memory"]))
+def test_a_chosen_plan_survives_json_with_its_execution(problem: Problem, objective: str) -> None:
+    try:
+        plan = choose(problem, objective=objective).plan
+    except InfeasibleError:
+        return
+    again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    assert [made.execution for made in again.passes] == [made.execution for made in plan.passes]
+    assert (again.divided, again.memory_bytes, again.coders) == (plan.divided, plan.memory_bytes, plan.coders)
+    assert Plan.from_json(again.to_json()) == again
+
+
+def spots(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to every value of a document."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from spots(inner, (*path, key))
+
+
+def spoiled(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy of a document with another value in one place."""
+    if not path:
+        return value
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy[path[0]] = spoiled(document[path[0]], path[1:], value)
+    return copy
+
+
+def a_plan() -> Plan:
+    """A plan of two passes with every kind of grid in it."""
+    shape = (100_000, 70)
+    first, last = Layout.raw("<f8", Grid.of(shape, (9, 70))), Layout.raw("<f8", Grid.of(shape, (60, 7)))
+    middle = Layout.raw("<f8", Grid.of(shape, (600, (30, 40))))
+    cuts = first.objects.refine(last.objects)
+    made = [Pass(cuts, b.objects, Grid.whole(shape), (1, 0), Access.RUNS, Access.UNITS) for b in (middle, last)]
+    problem = Problem(first, last, 1 << 30, PRESETS["nvme"])
+    return fill_execution(fit(Plan("mine", shape, tuple(made), (middle,)), problem), problem)
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from(
+        [2**62, 2**64, 10**80, 1 << 20_000, 1.5, float("nan"), "", "runs", "<f4", "O", "V0", "[x", "i4,i4"]
+    ),
+    st.lists(st.integers(-1, 100), max_size=3),
+    st.just({}),
+    st.just({"head": [], "pattern": [], "repeats": 7, "tail": [1]}),
+)
+
+
+@given(st.data())
+def test_a_plan_with_anything_else_in_it_is_refused(data: st.DataObject) -> None:
+    """A hostile document is a UsageError, or a plan that says the same when it is written again."""
+    document = json.loads(json.dumps(a_plan().to_json()))
+    path = data.draw(st.sampled_from(list(spots(document))))
+    changed = spoiled(document, path, data.draw(JUNK))
+    try:
+        plan = Plan.from_json(changed)
+    except UsageError:
+        return
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def keyed(document: Any) -> Iterator[tuple[Any, ...]]:
+    return (path for path in spots(document) if path and isinstance(path[-1], str))
+
+
+def test_a_plan_that_lacks_a_value_or_has_another_is_refused() -> None:
+    document = json.loads(json.dumps(a_plan().to_json()))
+    assert Plan.from_json(document) == a_plan()
+    for path in keyed(document):
+        outer = document
+        for key in path[:-1]:
+            outer = outer[key]
+        for changed in ({k: v for k, v in outer.items() if k != path[-1]}, {**outer, "more": 1}):
+            with pytest.raises(UsageError, match=rf"lacks {path[-1]}|unknown keys: \['more'\]"):
+                Plan.from_json(spoiled(document, path[:-1], changed))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("passes", 0, "execution", "readers"), 0, "execution.readers must be at least 1, not 0"),
+        (("passes", 0, "execution", "readers"), 1 << 20, "execution.readers must be at most 4096"),
+        (("passes", 0, "execution", "coders"), "2", "execution.coders must be an integer, not '2'"),
+        (("passes", 0, "execution", "buffer_bytes"), -1, "execution.buffer_bytes must be at least 0"),
+        (("passes", 0, "execution", "slab_axes"), [2], r"execution.slab_axes\[0\] must be at most 1, not 2"),
+        (("passes", 0, "execution", "slab_axes"), [1, 1], "names an axis twice"),
+        (("passes", 0, "order"), [0, 2], "order must be a permutation of 2 axes"),
+        (("passes", 0, "read_access"), "bits", "read_access must be one of runs, units, not 'bits'"),
+        (("passes", 0, "coalesced"), 3, "coalesced must be at most 2, not 3"),
+        (("passes", 0, "read_chunks", 1), 0, "a block length must be at least 1, not 0"),
+        (("passes", 0, "read_chunks", 1), [60, 9], "add up to 69, not 70"),
+        (("passes", 0, "read_chunks"), [70], "chunks must be a list of 2 values"),
+        (("scratch", 0, "dtype"), "O", "scratch.dtype must be the text of a plain type"),
+        (("divided",), 1, "divided must be true or false, not 1"),
+        (("shape", 0), 10**30, r"shape\[0\] must be at most"),
+        ((), [], r"a plan must be an object, not \[\]"),
+    ],
+)
+def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Plan.from_json(spoiled(json.loads(json.dumps(a_plan().to_json())), path, value))
 
 
 def test_a_plan_of_regular_grids_is_equal_after_json() -> None:
