@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from time import perf_counter
@@ -12,6 +11,7 @@ from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, Array, open_array
 from reblock.api.machine import cores, engine_name, engine_notes, memory_notes, parse_memory
+from reblock.api.parts import choose_parts, choose_whole
 from reblock.api.recall import remember
 from reblock.api.request import (
     abstract_layouts,
@@ -24,10 +24,10 @@ from reblock.api.request import (
     wanted_schema,
 )
 from reblock.engine import Report, View, measured_cost, total_times
-from reblock.errors import ChangedError, InfeasibleError, StorageError, UnevenError, UsageError, option, options
+from reblock.errors import ChangedError, StorageError, UnevenError, UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Cost, Device, Format, Measurable, Plan, Problem, Schema
-from reblock.planner import AUTO, OBJECTIVES, Decision, choose
+from reblock.planner import AUTO, Decision, choose
 from reblock.planner import check as check_plan
 from reblock.render import text
 from reblock.runs.apart import check_apart
@@ -41,9 +41,6 @@ from reblock.runs.unfinished import remove_unfinished
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
 from reblock.units import format_seconds, format_size, parse_size
-
-#: A plan whose time is at most so many times what none could be faster than is good enough.
-_NEAR = 1.1
 
 
 @dataclass(frozen=True)
@@ -229,44 +226,10 @@ def plan(
     )
 
     if strategy == AUTO:
-        decision = _better(view, problem, objective)
+        decision = choose_parts(view, problem, objective)
     else:
         decision = choose(problem, strategy=strategy, objective=objective)
     return Job(decision, view, where, kind, schema, request, files=files)
-
-
-def _better(view: View | None, problem: Problem, objective: str) -> Decision:
-    """The plan that reads chunks whole, or in parts if that is better."""
-    try:
-        whole = choose(problem, objective=objective)
-    except InfeasibleError:
-        # Chunks that do not fit into memory as a whole may fit in parts.
-        if (parts := _in_parts(view, problem)) is None:
-            raise
-        return choose(parts, objective=objective)
-    if whole.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
-        with suppress(InfeasibleError):
-            divided, rank = choose(parts, objective=objective), OBJECTIVES[objective]
-            if rank(divided.cost) < rank(whole.cost):
-                return divided
-    return whole
-
-
-def _in_parts(view: View | None, problem: Problem) -> Problem | None:
-    """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
-    parts = None if view is None else view.in_parts()
-    return None if parts is None else replace(problem, source=parts.layout)
-
-
-def _with_whole_chunks(job: Job) -> Job | None:
-    """The same job with a plan that reads chunks whole; None where no such plan fits into memory."""
-    if job.source is None or job.source.layout.divided:
-        return None
-    problem = replace(job.decision.problem, source=job.source.layout)
-    try:
-        return replace(job, decision=choose(problem, objective=job.decision.objective))
-    except InfeasibleError:
-        return None
 
 
 def run(
@@ -308,14 +271,14 @@ def run(
         except UnevenError as error:
             uneven = error
     if uneven is not None:
-        whole = _with_whole_chunks(job)
+        whole = choose_whole(job.source, job.decision)
         if whole is None:
             uneven.add("with more memory chunks are read whole")
             raise uneven
         # Nothing that another plan has finished is of use.
         remove_unfinished(attempt.staging)
         again = run(
-            whole,
+            replace(job, decision=whole),
             overwrite=overwrite,
             exist_ok=exist_ok,
             scratch=scratch,
