@@ -285,7 +285,7 @@ def test_libraries_share_no_reader_with_us(target: str, monkeypatch: pytest.Monk
     for module, name in {
         "region": "load",
         "compare": "load",
-        f"{readers}.python": "read_units",
+        f"{readers}.fetch": "read_units",
         f"{readers}.opener": "Opener",
     }.items():
         monkeypatch.setattr(sys.modules[f"reblock.engine.{module}"], name, forbidden)

@@ -10,9 +10,9 @@ import pytest
 from cases import cuts
 from reblock.engine import native
 from reblock.engine.memory.buffers import Memory, Region
-from reblock.engine.pipeline.readers.python import Loaded
+from reblock.engine.pipeline.boxes import Boxes, Buffer
+from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.pipeline.scatter import Scatter
-from reblock.engine.pipeline.writers.target import Boxes, Buffer
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout
 

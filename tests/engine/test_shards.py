@@ -12,10 +12,10 @@ import pytest
 
 import reblock
 from reblock.engine import View, native
-from reblock.engine.pipeline.readers import python as reading
-from reblock.engine.pipeline.readers import table as rows
+from reblock.engine.pipeline.boxes import Boxes
+from reblock.engine.pipeline.readers import table
+from reblock.engine.pipeline.readers.visits import visits
 from reblock.engine.pipeline.scatter import Scatter
-from reblock.engine.pipeline.writers.target import Boxes
 from reblock.errors import CorruptError, ExternalError
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout
@@ -48,38 +48,38 @@ def random_view(rng: random.Random, where: str, data: np.ndarray) -> tuple[View,
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_the_visits_one_by_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(rows, "_BLOCK", 7)
-    rows._steps.cache_clear()
+    monkeypatch.setattr(table, "_BLOCK", 7)
+    table._steps.cache_clear()
     view, wanted = random_view(rng, *sharded(tmp_path / "x.zarr", rng, None))
     start = tuple(rng.randint(0, n - 1) for n in wanted.shape)
     box = Box(start, tuple(rng.randint(a + 1, n) for a, n in zip(start, wanted.shape, strict=True)))
     full = range(view.layout.ndim)
     expected = [
         (view.object_index(visit.index), view.unit_index(piece.unit), piece.box, piece.wanted)
-        for visit in reading.visits(view, box, full, 1 << 20)
+        for visit in visits(view, box, full, 1 << 20)
         for piece in visit.pieces
     ]
     walked = []
-    for some in rows.Visits(view, full)(box):
+    for some in table.UnitTable(view, full)(box):
         assert some.first == len(walked)
         for at in range(len(some.table)):
             bounds = some.table[at, native.HEAD :].reshape(-1, 6)
             read = Box(tuple(bounds[:, 2].tolist()), tuple(bounds[:, 3].tolist()))
-            walked.append((some.files.objects[at], some.files.units[at], read, rows.wanted(some, at)))
-    rows._steps.cache_clear()
+            walked.append((some.files.objects[at], some.files.units[at], read, table.wanted(some, at)))
+    table._steps.cache_clear()
     assert walked == expected
     check_first_touches(rng, view.layout, box, [one for *_, one in expected])
 
 
-def check_first_touches(rng: random.Random, layout: Layout, box: Box, visits: list[Box]) -> None:
+def check_first_touches(rng: random.Random, layout: Layout, box: Box, parts: list[Box]) -> None:
     writes = Grid.of(layout.shape, tuple(rng.randint(1, n) for n in layout.shape))
     target = Layout.raw(layout.dtype, writes)
     window = Scatter(Boxes(writes, Access.UNITS, target), 0, None, digest=False).window(box, {})
     first = {}
-    for number, wanted in enumerate(visits):
+    for number, wanted in enumerate(parts):
         for position in window.touching(wanted):
             first.setdefault(position, number)
-    positions, touches = rows.first_touches(window, layout, box)
+    positions, touches = (found.tolist() for found in table.first_touches(window, layout, box))
     assert dict(zip(positions, touches, strict=True)) == first
     assert touches == sorted(touches)
 

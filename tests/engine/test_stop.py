@@ -17,9 +17,9 @@ import reblock
 from reblock.api.machine import cores
 from reblock.engine import native
 from reblock.engine.digest import recheck
-from reblock.engine.memory import allocator as claims
-from reblock.engine.pipeline import execute as pipeline
-from reblock.engine.pipeline.writers import target as writing
+from reblock.engine.memory import allocator
+from reblock.engine.pipeline.writers import threads as writers
+from reblock.engine.pipeline.writers.target import TargetWriter
 from reblock.engine.source_state import Seen
 from reblock.engine.view import View
 
@@ -79,8 +79,8 @@ def test_boxes_that_are_queued_are_dropped(
     target: str, codec: str, step: str, memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "_BATCH", 1)
-        stopper = slowed(patched, writing.Writer, step)
+        patched.setattr(writers, "_MAX_BOXES", 1)
+        stopper = slowed(patched, TargetWriter, step)
         with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
             reblock.run(job(target, codec=codec, memory=memory), cancelled=stopper.stopped.is_set)
     # A thread may have looked just before.
@@ -90,8 +90,8 @@ def test_boxes_that_are_queued_are_dropped(
 
 def test_boxes_that_are_being_encoded_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        stopper = slowed(patched, writing.Writer, "encode", at=5)
-        written = slowed(patched, writing.Writer, "write", at=BOXES + 1, seconds=0)
+        stopper = slowed(patched, TargetWriter, "encode", at=5)
+        written = slowed(patched, TargetWriter, "write", at=BOXES + 1, seconds=0)
         with pytest.raises(KeyboardInterrupt):
             reblock.run(job("y.zarr", codec="zstd:1"), cancelled=stopper.stopped.is_set)
     assert written.begun <= stopper.begun
@@ -103,7 +103,7 @@ def test_boxes_that_are_being_encoded_are_written(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("target", ["y.zarr", "y.npy", "y.h5"])
 def test_what_is_complete_is_committed(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = reblock.plan("x.npy", target, chunks="1,256,256", strategy="naive")
-    stopper = slowed(monkeypatch, writing.Writer, "write", at=wanted.plan.passes[-1].writes.count)
+    stopper = slowed(monkeypatch, TargetWriter, "write", at=wanted.plan.passes[-1].writes.count)
     report = reblock.run(wanted, cancelled=stopper.stopped.is_set)
     assert stopper.stopped.is_set()
     assert report.digest is not None
@@ -123,7 +123,7 @@ def test_an_exception_out_of_nowhere_is_not_kept_back(monkeypatch: pytest.Monkey
 
 def test_a_look_at_what_was_finished_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        stopper = slowed(patched, writing.Writer, "write", at=BOXES // 2, seconds=0)
+        stopper = slowed(patched, TargetWriter, "write", at=BOXES // 2, seconds=0)
         with pytest.raises(KeyboardInterrupt):
             reblock.run(job("y.h5"), cancelled=stopper.stopped.is_set)
     with monkeypatch.context() as patched:
@@ -139,11 +139,10 @@ def test_a_look_at_what_was_finished_can_be_stopped(monkeypatch: pytest.MonkeyPa
 def test_very_many_boxes_of_one_chunk(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is taken for some of them at a time."""
     np.save("x.npy", np.zeros((60, 50), "u1"))
-    for module in (claims, pipeline):
-        monkeypatch.setattr(module, "MOST_CLAIMS", 8)
+    monkeypatch.setattr(allocator, "MAX_BOXES", 8)
     if not compiled:
         monkeypatch.setattr(native, "library", lambda: None)
-    stopper = slowed(monkeypatch, claims.Claims, "_take", seconds=0)
+    stopper = slowed(monkeypatch, allocator.BufferAllocator, "_take", seconds=0)
     with pytest.raises(KeyboardInterrupt):
         reblock.run(reblock.plan("x.npy", "y/", chunks="1,1"), cancelled=stopper.stopped.is_set)
     assert stopper.late <= 1

@@ -1,7 +1,7 @@
-"""The reference executor: a pass exactly as it is defined, one box after the other.
+"""The reference executor: carries out a pass exactly as it is defined, one box after the other.
 
-It is the yardstick for every other engine: it keeps count of the elements held, and a medium that records sees
-every opening and every byte range.
+The threaded engine is tested against it: it counts the elements that are held, and a recording medium sees every
+opening and every byte range.
 """
 
 from __future__ import annotations
@@ -10,21 +10,15 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from reblock.engine.memory.buffers import Memory, Region, Staging
+from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
+from reblock.engine.pipeline.readers.fetch import open_raw, read_raw, read_units
+from reblock.engine.pipeline.readers.library import read_boxes
 from reblock.engine.pipeline.readers.opener import Opener
-from reblock.engine.pipeline.readers.python import (
-    Loaded,
-    Visit,
-    full_axes,
-    missing,
-    open_raw,
-    read_raw,
-    read_units,
-    visits,
-)
-from reblock.engine.pipeline.writers.target import Boxes, Buffer, Writer, fill_element
+from reblock.engine.pipeline.readers.visits import Loaded, Visit, full_axes, visits
+from reblock.engine.pipeline.writers.target import TargetWriter
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
-from reblock.model import PIECE_BYTES, Index, Pass, Store, Traffic
+from reblock.model import PIECE_BYTES, Index, Pass, Store, Way
 
 
 def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
@@ -32,7 +26,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     opener = Opener(view.store)
     began = perf_counter()
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-    writer = Writer(store, boxes)
+    writer = TargetWriter(store, boxes)
     fill = fill_element(view.store)
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     piece_bytes = sweep.execution.piece_bytes if sweep.execution else PIECE_BYTES
@@ -45,10 +39,10 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
         for index in sweep.reads.touching(sweep.tasks.box(task), sweep.order):
             box = sweep.reads.box(index)
             for visit in visits(view, box, full, piece_bytes):
-                measured.source += visit_traffic(visit)
+                measured.source += visit.traffic
                 for loaded in load_visit(visit, opener, staging):
                     if loaded.missing:
-                        require_fill(visit)
+                        visit.require_fill()
                         measured.missing_chunks += 1
                     for place in sweep.writes.touching(loaded.wanted):
                         if place not in opened:
@@ -75,7 +69,10 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
 
 
 def load_visit(visit: Visit, opener: Opener, staging: Staging) -> Iterator[Loaded]:
-    """Everything a visit brings, in disk order; an array is valid until the next one is asked for."""
+    """All pieces or units of a visit, in disk order; an array is valid until the next one is read."""
+    if visit.view.store.reads is Way.BOX:
+        yield from read_boxes(visit)
+        return
     if not visit.raw:
         yield from read_units(visit, opener, staging)
         return
@@ -87,14 +84,3 @@ def load_visit(visit: Visit, opener: Opener, staging: Staging) -> Iterator[Loade
     with opened[0]:
         for piece in visit.pieces:
             yield read_raw(visit, piece, opened, staging)
-
-
-def visit_traffic(visit: Visit) -> Traffic:
-    """What a visit adds to the counts."""
-    return Traffic(1, visit.runs, 1 if visit.whole else 1 + visit.runs, visit.bytes)
-
-
-def require_fill(visit: Visit) -> None:
-    """A unit that is not stored is fill only where the format says so and the user agrees."""
-    if not visit.view.fills:
-        raise missing(visit.view, visit.view.object_index(visit.index))

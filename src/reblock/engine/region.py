@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from reblock.engine.memory.buffers import Staging
+from reblock.engine.pipeline.boxes import fill_element
+from reblock.engine.pipeline.readers.fetch import open_raw, read_raw, read_units
+from reblock.engine.pipeline.readers.library import read_boxes
 from reblock.engine.pipeline.readers.opener import Opener
-from reblock.engine.pipeline.readers.python import Loaded, Visit, open_raw, raw_visit, read_raw, read_units, unit_visit
-from reblock.engine.pipeline.writers.target import fill_element
-from reblock.engine.reference import require_fill
+from reblock.engine.pipeline.readers.visits import Loaded, Visit, raw_visit, unit_visit
 from reblock.engine.view import Array, View
 from reblock.errors import InfeasibleError
 from reblock.geometry import Box
@@ -107,7 +108,7 @@ def load(
         for visit, loaded in _elements(view, index, reach, opener, staging, room):
             here, there = sampling.places(loaded.wanted, loaded.box)
             if loaded.missing:
-                require_fill(visit)
+                visit.require_fill()
             out[here] = fill if loaded.array is None else loaded.array[there]
     return out
 
@@ -149,11 +150,13 @@ def _elements(
         units = layout.units.touching(reach)
         while some := list(islice(units, max(memory_bytes // (4 * _UNIT_BYTES), 1))):
             visit = unit_visit(view, index, reach, some)
-            yield from ((visit, loaded) for loaded in read_units(visit, opener, staging))
+            box = view.store.reads is Way.BOX
+            found = read_boxes(visit) if box else read_units(visit, opener, staging)
+            yield from ((visit, loaded) for loaded in found)
     elif view.store.reads is Way.BOX:
         for part in pieces(reach, layout.order, max(memory_bytes // (2 * _COPIES * layout.itemsize), 1)):
             visit = unit_visit(view, index, part)
-            yield from ((visit, loaded) for loaded in read_units(visit, opener, staging))
+            yield from ((visit, loaded) for loaded in read_boxes(visit))
     else:
         yield from _raw_elements(view, index, reach, opener, staging, memory_bytes)
 

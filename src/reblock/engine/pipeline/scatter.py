@@ -1,70 +1,73 @@
-"""Scatter: loaded elements go to the write boxes they belong to, all boxes of a piece in one call.
+"""Scatter: copies loaded elements into the write boxes that they belong to, all boxes of a piece in one call.
 
-The compiled loop and numpy do the same; numpy serves where the loop was not built, and where elements are converted
-on the way.
+The compiled loop and numpy do the same. Numpy serves where the loop was not built, and where elements are converted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.pipeline.readers.python import Loaded
-from reblock.engine.pipeline.writers.target import Boxes, Buffer
+from reblock.engine.pipeline.boxes import Boxes, Buffer
+from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.view import Array
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.model import Access, Index
 
 
-class _Place(NamedTuple):
-    """Where the write boxes of a window are."""
+class _WindowGrid(NamedTuple):
+    """The bounds of the write boxes of a window."""
 
     shape: Index
-    """Per axis how many."""
+    """Number of boxes along each axis."""
     cuts: tuple[list[int], ...]
-    """Per axis their bounds."""
+    """Bounds of the boxes along each axis."""
     lengths: list[list[int]]
-    """Per axis the lengths of their buffers."""
+    """Lengths of their buffers along each axis."""
     arrays: tuple[Ints, Ints, Ints]
-    """Counts, cuts and buffer lengths as the compiled loop wants them."""
+    """Counts, cuts and buffer lengths as the compiled loop takes them."""
     numbers: list[int]
     """Their numbers in the write grid, in C order."""
     elements: list[int]
-    """How many each of them has."""
+    """Number of elements of each box."""
     sizes: list[int]
-    """How many bytes each of their buffers takes."""
+    """Bytes of the buffer of each box."""
 
 
 class Window:
-    """The write boxes that a read box meets; a box has its buffer here once a piece that touches it is on its way."""
+    """The write boxes that a read box meets; a box has its buffer here before a unit that touches it is read."""
 
-    def __init__(self, place: _Place, box: Box) -> None:
-        self._place = place
+    def __init__(self, grid: _WindowGrid, box: Box) -> None:
+        self._grid = grid
         self.box = box
-        self.numbers = place.numbers
-        self.cuts = place.cuts
-        self.shape = place.shape
-        self.elements = place.elements
-        self.sizes = place.sizes
-        self.lengths = place.lengths
-        self.needs = list(place.sizes)
-        """Bytes that are still to be taken for each."""
-        self.buffers: list[Buffer | None] = [None] * len(place.numbers)
-        self._table = np.zeros(max(len(place.numbers), 1), np.uint64)
-        self.native = native.WindowStruct(*map(native.address, (*place.arrays, self._table)))
+        self.numbers = grid.numbers
+        self.cuts = grid.cuts
+        self.shape = grid.shape
+        self.elements = grid.elements
+        self.sizes = grid.sizes
+        self.lengths = grid.lengths
+        self.needs = list(grid.sizes)
+        """Bytes that are still to be allocated for each box."""
+        self.buffers: list[Buffer | None] = [None] * len(grid.numbers)
+        self._table = np.zeros(max(len(grid.numbers), 1), np.uint64)
+        self.native = native.WindowStruct(*map(native.address, (*grid.arrays, self._table)))
 
     def put(self, position: int, buffer: Buffer) -> None:
-        """From now on elements go there."""
+        """Have elements go to a buffer from now on."""
         self.buffers[position] = buffer
         self.needs[position] = 0
         self._table[position] = buffer.memory.at
+
+    def has_any(self, positions: Iterable[int]) -> bool:
+        """Whether any of some boxes has a buffer: one that was finished earlier has none."""
+        return any(self.buffers[position] is not None for position in positions)
 
     def touching(self, box: Box) -> Iterator[int]:
         """Positions of the boxes that a box meets."""
@@ -72,7 +75,7 @@ class Window:
         for cuts, start, stop in zip(self.cuts, box.start, box.stop, strict=True):
             low, high = np.searchsorted(cuts, [start, stop - 1], "right").tolist()
             ranges.append(range(low - 1, high))
-        shape = self._place.shape
+        shape = self._grid.shape
         for steps in product(*ranges):
             position = 0
             for step, count in zip(steps, shape, strict=True):
@@ -81,35 +84,51 @@ class Window:
 
 
 class Scatter:
-    """Knows the write boxes of one pass."""
+    """Copies elements into the write boxes of one pass."""
 
-    def __init__(self, boxes: Boxes, fill: Array, moves: native.Moves | None, *, digest: bool) -> None:
+    def __init__(
+        self, boxes: Boxes, fill: Array, moves: native.Moves | None, *, digest: bool, verbatim: bool = False
+    ) -> None:
+        """With `verbatim`, the stored bytes of a unit take the place of the elements of the box that it completes."""
         self._writes, self._target = boxes.writes, boxes.layout
         self._stored = boxes.layout.objects if boxes.access is Access.UNITS else boxes.writes
         self._fill = fill
         self._moves = moves
         self._digest = digest
+        self.verbatim = verbatim
         self._lock = Lock()
-        self._place = lru_cache(maxsize=8)(self._make_place)
+        self._grid = lru_cache(maxsize=8)(self._make_grid)
 
     def window(self, box: Box, opened: Mapping[int, Buffer]) -> Window:
         """The write boxes that a read box meets, with the buffers of those that are open already."""
         ranges = (axis.touching(a, b) for axis, a, b in zip(self._writes.axes, box.start, box.stop, strict=True))
-        window = Window(self._place(tuple((meets.start, meets.stop) for meets in ranges)), box)
+        window = Window(self._grid(tuple((meets.start, meets.stop) for meets in ranges)), box)
         for position, number in enumerate(window.numbers):
             if number in opened:
                 window.put(position, opened[number])
         return window
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements of write boxes."""
+        return self._target.dtype
+
     def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:
-        """Copy into the boxes of a window; says which of them are now complete."""
+        """Copy elements into the boxes of a window; returns those that are now complete."""
+        complete = self._copy(loaded, window)
+        if self.verbatim and loaded.stored is not None:
+            for buffer in complete:
+                buffer.keep(loaded.stored)
+        return complete
+
+    def _copy(self, loaded: Loaded, window: Window) -> list[Buffer]:
         array = loaded.array
         if self._moves is None or array is None or array.dtype != self._target.dtype:
             return self._by_numpy(loaded, window)
         place = np.array([array.strides, loaded.box.start, loaded.wanted.start, loaded.wanted.stop], np.int64)
         completed = np.empty(len(window.numbers) or 1, np.int64)
         count = self._moves.scatter(window.native, array, place, completed)
-        return take(window, completed, count)
+        return completed_buffers(window, completed, count)
 
     def _by_numpy(self, loaded: Loaded, window: Window) -> list[Buffer]:
         complete = []
@@ -123,7 +142,7 @@ class Scatter:
                     complete.append(buffer)
         return complete
 
-    def _make_place(self, ranges: tuple[tuple[int, int], ...]) -> _Place:
+    def _make_grid(self, ranges: tuple[tuple[int, int], ...]) -> _WindowGrid:
         cuts, lengths = [], []
         numbers: Ints = np.zeros((), np.int64)
         elements: Ints = np.ones((), np.int64)
@@ -135,7 +154,7 @@ class Scatter:
             elements = np.multiply.outer(elements, [stop - start for start, stop in pairwise(cuts[-1])])
             sizes = np.multiply.outer(sizes, lengths[-1])
         shape = tuple(last - first for first, last in ranges)
-        return _Place(
+        return _WindowGrid(
             shape,
             tuple(cuts),
             lengths,
@@ -145,10 +164,10 @@ class Scatter:
 
 
 def _ints(values: Sequence[int]) -> Ints:
-    """As the compiled loop wants them, which asks for their address also where there are none."""
+    """An array for the compiled loop; never empty, because the loop takes its address."""
     return np.array(values or [0], np.int64)
 
 
-def take(window: Window, completed: Ints, count: int) -> list[Buffer]:
-    """The buffers that the compiled loop has listed."""
+def completed_buffers(window: Window, completed: Ints, count: int) -> list[Buffer]:
+    """The buffers that the compiled loop has listed as complete."""
     return [buffer for buffer in (window.buffers[at] for at in completed[:count].tolist()) if buffer is not None]

@@ -1,4 +1,4 @@
-"""Opener: opens the objects of a source, each of which must look as it did when the run began."""
+"""Opener: opens the objects of a source, and checks that they look as they did when the run began."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Opener:
     """Opens objects through the medium of their store, inside its roots."""
 
     def __init__(self, store: Store, seen: Seen | None = None) -> None:
-        """Without `seen`, nobody knows what objects looked like before."""
+        """Without `seen` nothing is checked."""
         self._medium, self._roots, self._seen = store.medium, store.roots, seen
 
     def reader(self, key: str, *, direct: bool = False, number: int | None = None) -> ReadHandle:
-        """Open an object for reading; FileNotFoundError where there is none. `direct` is a wish.
+        """Open an object for reading; FileNotFoundError where there is none. `direct` is a request.
 
-        With the number of the object, a ChangedError where it looks different, or was there and is missing now.
+        With the number of the object: a ChangedError if it looks different, or existed and is missing now.
         """
         seen = self._seen if number is not None else None
         try:

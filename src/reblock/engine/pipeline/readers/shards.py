@@ -1,7 +1,7 @@
-"""Shards: where the units of a source lie that are found through an index inside their object.
+"""Shards: finds units through the index inside their object.
 
-Indices are asked in the threads that read, for many units at once. One that is out of the ordinary, such as that of a
-file that is not there or lies behind a link, is left to `python`, which has the words for what is wrong.
+The threads that read also look up indices, for many units at once. Units are left over if the index of their object
+cannot be read in one call, because the file is missing, lies behind a link or is damaged.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.pipeline.readers.table import Files, Rows, locate
+from reblock.engine.pipeline.readers.table import UnitFiles, UnitRows, locate
 from reblock.engine.view import View
 from reblock.geometry.axis import Ints
 from reblock.model import Extent, Index, Traffic
 
-#: Indices that are remembered: units of one object may be asked for by several threads.
+#: Indices that are cached: several threads may read units of one object.
 _KNOWN = 4
 
 
@@ -34,35 +34,35 @@ class Shards:
         self._read = lru_cache(maxsize=_KNOWN)(self._fetch)
         self._visited: Index | None = None
 
-    def visit(self) -> None:
-        """Another read box begins."""
+    def begin_box(self) -> None:
+        """Note that another read box begins."""
         self._visited = None
 
-    def traffic(self, some: Rows, chosen: Ints) -> Traffic:
-        """What the next rows of a read box add to the counts: of every object its index, and units one by one."""
-        objects = [some.files.objects[at] for at in chosen.tolist()]
+    def traffic(self, rows: UnitRows, chosen: Ints) -> Traffic:
+        """The traffic of the next rows of a read box: the index of each object, and each unit."""
+        objects = [rows.files.objects[at] for at in chosen.tolist()]
         opens = sum(one != before for before, one in pairwise([self._visited, *objects]))
         self._visited, runs = objects[-1], len(objects) + opens
         return Traffic(opens, runs, opens + runs, len(objects) * self._view.layout.unit_bytes)
 
-    def __call__(self, some: Rows, chosen: Ints) -> tuple[Rows, list[int]]:
-        """Some rows, with the places of their units; and which of them are out of the ordinary, and left out."""
-        objects, units = some.files.objects, some.files.units
+    def __call__(self, rows: UnitRows, chosen: Ints) -> tuple[UnitRows, list[int]]:
+        """Some rows with the extents of their units, and the rows that are left over."""
+        objects, units = rows.files.objects, rows.files.units
         found: list[tuple[int, Extent | None]] = []
         odd: list[int] = []
         for index, group in groupby(chosen.tolist(), key=objects.__getitem__):
-            rows = list(group)
+            some = list(group)
             try:
-                read = partial(self._read, int(some.table[rows[0], 6]))
-                found += zip(rows, self._view.store.extents(index, [units[at] for at in rows], read), strict=True)
+                read = partial(self._read, int(rows.table[some[0], 6]))
+                found += zip(some, self._view.store.extents(index, [units[at] for at in some], read), strict=True)
             except _OddError:
-                odd += rows
+                odd += some
         kept = [at for at, _ in found]
         files = locate([objects[at] for at in kept], [units[at] for at in kept], [extent for _, extent in found])
-        table = some.table[kept]
-        # Whether a unit is read whole is known already, and in which object it lies.
+        table = rows.table[kept]
+        # The last columns are known already: whether a unit is read whole, and its object.
         table[:, :5] = files.columns[:, :5]
-        return some._replace(table=table, files=files), odd
+        return rows._replace(table=table, files=files), odd
 
     def _fetch(self, number: int, extent: Extent) -> bytes:
         roots = self._view.store.roots
@@ -78,7 +78,7 @@ class Shards:
 
 
 class NumberedParts(Shards):
-    """Has the compiled loop find units by their numbers, which take the place of their offsets."""
+    """The compiled loop finds these units by their numbers, which take the place of their offsets."""
 
     def __init__(self, view: View, moves: native.Moves) -> None:
         super().__init__(view, moves)
@@ -89,14 +89,14 @@ class NumberedParts(Shards):
         for inner, axis in pairwise(reversed(layout.order)):
             self._strides[axis] = self._strides[inner] * self._counts[inner]
 
-    def __call__(self, some: Rows, chosen: Ints) -> tuple[Rows, list[int]]:
+    def __call__(self, rows: UnitRows, chosen: Ints) -> tuple[UnitRows, list[int]]:
         at, place = chosen.tolist(), self._view.store.place
-        objects, units = [some.files.objects[k] for k in at], [some.files.units[k] for k in at]
+        objects, units = [rows.files.objects[k] for k in at], [rows.files.units[k] for k in at]
         names = [place(index).path for index in objects]
-        table = some.table[chosen]
+        table = rows.table[chosen]
         paths, table[:, 1] = native.joined(names)
         table[:, 2] = (np.array(units) - np.array(objects) * self._counts) @ self._strides
-        return some._replace(table=table, files=Files(objects, units, names, [], paths, table)), []
+        return rows._replace(table=table, files=UnitFiles(objects, units, names, [], paths, table)), []
 
 
 def shards(view: View, moves: native.Moves) -> Shards:

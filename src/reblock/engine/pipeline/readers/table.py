@@ -1,10 +1,10 @@
-"""Rows: the units that a read box meets, as a table for the compiled loop.
+"""Tables of units: the units that a read box meets, as rows for the compiled loop.
 
-What `python.visits` makes one by one is made here for many units at once: small chunks must not drown in the
-interpreter. Raw objects so large that they are read in several pieces stay with `python`.
+The module `visits` makes one visit at a time; this one makes the same for many units at once, so that the interpreter
+does not slow down small chunks. Raw objects that are read in several pieces are left to `visits`.
 
-Units that lie in shards come shard by shard, so that an index is read once. Along one axis, a read box that meets
-eight units in three shards walks through them like this ::
+Units in shards come shard by shard, so that each index is read once. Along one axis, a read box that meets eight units
+in three shards walks through them like this ::
 
     shards   │     0     │        1        │   2  │        groups   2, 4, 2
     units    │  0  │  1  │ 2  │  3 │ 4 │ 5 │ 6│ 7 │
@@ -20,15 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.pipeline.readers.python import no_index
+from reblock.engine.pipeline.readers.fetch import no_index
 from reblock.engine.pipeline.scatter import Window
 from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Extent, Index, Layout, Pass, Way
-from reblock.model.accounting import visit_shape
+from reblock.model import Extent, Index, Layout
 
-#: Objects whose rows are made together, and how many such groups are remembered.
+#: Units whose rows are made together, and the number of such groups that are cached.
 _BLOCK, _KNOWN = 256, 32
 
 
@@ -36,59 +35,47 @@ _BLOCK, _KNOWN = 256, 32
 Groups = tuple[tuple[int, ...], ...] | None
 
 
-class Files(NamedTuple):
-    """Some units, and where they lie; many read boxes may visit them."""
+class UnitFiles(NamedTuple):
+    """Some units, and where they lie; several read boxes may visit them."""
 
     objects: list[Index]
-    """The objects that they lie in, in the store's own numbering."""
+    """The objects that the units lie in, in the store's own numbering."""
     units: list[Index]
-    """Their own indices; the same where every unit is an object."""
+    """Indices of the units; the same where every unit is an object."""
     names: list[str]
     """Their files."""
     extents: list[Extent | None]
-    """Where they lie in those; None where they are not stored."""
+    """Where the units lie in these files; None for a unit that is not stored."""
     paths: bytes
-    """The same for the compiled loop."""
+    """The file names for the compiled loop."""
     columns: Ints
-    """Per unit: no open file, where its name and its bytes start, how many they are (-1 = all to the end of the
-    file, where that cannot be known), whether the file ends there, whether it is read whole, and its object."""
+    """Per unit: no open file, where its name and its bytes start, the number of its bytes (-1 = unknown, up to the end
+    of the file), whether the file ends there, whether the unit is read whole, and its object."""
 
 
-class Rows(NamedTuple):
-    """Some visits, in plan order."""
+class UnitRows(NamedTuple):
+    """Rows of some units, in plan order."""
 
     first: int
-    """Number of the first one among those of the read box."""
+    """Number of the first unit among those of the read box."""
     table: Ints
     """One row per visit: see `moves.h`."""
-    files: Files
+    files: UnitFiles
     """The units."""
     bytes: int
-    """The most that one of them reads."""
+    """The most bytes that are read of one unit."""
 
 
-def fits(sweep: Pass, source: Layout, way: Way, piece_bytes: int) -> bool:
-    """Whether a pass reads units, each in one piece of at most `piece_bytes` bytes."""
-    if way is Way.BOX:
-        return False
-    if source.encoded:
-        return sweep.read_access is Access.UNITS
-    part = source.units.largest_stored
-    if sweep.read_access is Access.RUNS:
-        part = visit_shape(sweep, source)
-    return prod(part) * source.itemsize <= piece_bytes
-
-
-class Visits:
-    """The visits that read boxes pay to the units of a source."""
+class UnitTable:
+    """Makes the rows of the units that a read box meets."""
 
     def __init__(self, view: View, full: Collection[int]) -> None:
         """Along the `full` axes units are read in full."""
         self._view, self._full = view, full
         self._files = lru_cache(maxsize=_KNOWN)(self._find)
 
-    def __call__(self, box: Box) -> Iterator[Rows]:
-        """Those of one box, some at a time."""
+    def __call__(self, box: Box) -> Iterator[UnitRows]:
+        """The rows of one read box, some at a time."""
         layout = self._view.layout
         axes, shape = _axes(layout, box, self._full)
         firsts, groups = tuple(meets.start for meets in _meets(layout, box)), _groups(layout, box)
@@ -104,10 +91,10 @@ class Visits:
                 table[:, native.HEAD :] = bounds.reshape(len(bounds), -1)
                 table[:, 5] = (bounds[:, :, :2] == bounds[:, :, 2:4]).all((1, 2))
                 most *= int(np.max((bounds[:, :, 3] - bounds[:, :, 2]).prod(1)))
-            yield Rows(first, table, files, most)
+            yield UnitRows(first, table, files, most)
 
-    def _find(self, firsts: Index, shape: tuple[int, ...], groups: Groups, first: int) -> Files:
-        """Some of the units that a read box meets, and where they lie, but for shards: only their indices tell."""
+    def _find(self, firsts: Index, shape: tuple[int, ...], groups: Groups, first: int) -> UnitFiles:
+        """Some units that a read box meets, and where they lie; in shards only the index knows where."""
         view, steps = self._view, _steps(shape, groups, first)
         found = np.stack(steps, 1) + np.array(firsts, np.int64) if shape else np.zeros((1, 0), np.int64)
         units = view.unit_indices(found)
@@ -123,7 +110,7 @@ class Visits:
         home = np.stack(homes, 1) if homes else found
         columns = np.array([[-1, 0, 0, -1, 0, 1, 0]], np.int64).repeat(len(units), 0)
         columns[:, 6] = view.object_numbers(home)
-        return Files(view.object_indices(home), units, [], [], b"", columns)
+        return UnitFiles(view.object_indices(home), units, [], [], b"", columns)
 
     def _sizes(self, firsts: Index, shape: tuple[int, ...], steps: tuple[Ints, ...]) -> Ints:
         """Bytes of raw units as they are stored."""
@@ -135,16 +122,16 @@ class Visits:
         return sizes
 
 
-def locate(objects: list[Index], units: list[Index], places: list[Extent | None]) -> Files:
-    """Units at their places."""
+def locate(objects: list[Index], units: list[Index], extents: list[Extent | None]) -> UnitFiles:
+    """Units, and the extents where they lie."""
     # A unit that is not stored has no name, and a file without a name does not exist either.
-    names = ["" if one is None else one.path for one in places]
+    names = ["" if one is None else one.path for one in extents]
     columns = np.zeros((len(units), native.HEAD), np.int64)
     paths, columns[:, 1] = native.joined(names)
-    columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in places]
-    columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in places]
-    columns[:, 4], columns[:, 5] = [one is not None and one.length is None for one in places], True
-    return Files(objects, units, names, places, paths, columns)
+    columns[:, 0], columns[:, 2] = -1, [0 if one is None else one.offset for one in extents]
+    columns[:, 3] = [-1 if one is None or one.length is None else one.length for one in extents]
+    columns[:, 4], columns[:, 5] = [one is not None and one.length is None for one in extents], True
+    return UnitFiles(objects, units, names, extents, paths, columns)
 
 
 def _meets(layout: Layout, box: Box) -> list[range]:
@@ -202,14 +189,14 @@ def _axes(layout: Layout, box: Box, full: Collection[int]) -> tuple[list[Ints], 
     return axes, tuple(len(rows) for rows in axes)
 
 
-def wanted(some: Rows, at: int) -> Box:
-    """The elements that a visit is paid for."""
-    bounds = some.table[at, native.HEAD :].reshape(-1, 6)
+def wanted(rows: UnitRows, at: int) -> Box:
+    """The elements of a unit that belong to the read box."""
+    bounds = rows.table[at, native.HEAD :].reshape(-1, 6)
     return Box(tuple(bounds[:, 4].tolist()), tuple(bounds[:, 5].tolist()))
 
 
-def first_touches(window: Window, layout: Layout, box: Box) -> tuple[list[int], list[int]]:
-    """The boxes of a window in the order in which visits touch them first, and the numbers of those visits.
+def first_touches(window: Window, layout: Layout, box: Box) -> tuple[Ints, Ints]:
+    """Positions of the boxes of a window in the order in which units touch them first, and the numbers of these units.
 
     The first unit that touches a box is the nearest one along every axis, in whatever order units are walked.
     """
@@ -224,10 +211,10 @@ def first_touches(window: Window, layout: Layout, box: Box) -> tuple[list[int], 
             starts, lengths = _starts(groups[number])
             home = np.searchsorted(starts, steps, "right") - 1
             shard, length = starts[home], lengths[home]
-        # In whole shards before this one; units in this one; place among those.
+        # Units in whole shards before this one; units in this one; rank among these.
         before = before[..., None] * len(meets) + inside[..., None] * shard
         inside = inside[..., None] * length
         rank = rank[..., None] * length + (steps - shard)
     touched = (before + rank).ravel()
     order = np.argsort(touched, kind="stable")
-    return order.tolist(), touched[order].tolist()
+    return order, touched[order]

@@ -1,4 +1,4 @@
-"""Writing: buffers of write boxes, and how complete ones go to the target."""
+"""The target of a pass: how complete write boxes become bytes of a store."""
 
 from __future__ import annotations
 
@@ -6,154 +6,25 @@ import os
 from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cached_property
 from threading import Lock
 from time import perf_counter, thread_time
 
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.digest import sums
 from reblock.engine.memory.buffers import Memory
-from reblock.engine.pipeline.readers.python import Loaded
+from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.report import Times
-from reblock.engine.view import Array, View, part, shaped
+from reblock.engine.view import View, part
 from reblock.errors import DiskError
-from reblock.geometry import Box, Grid
+from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import (
-    Access,
-    Extent,
-    Finished,
-    Flat,
-    Index,
-    Layout,
-    Pass,
-    Scratch,
-    Store,
-    Sums,
-    Traffic,
-    Way,
-    clear_padding,
-    element,
-    fresh,
-)
+from reblock.model import Access, Extent, Finished, Flat, Index, Pass, Scratch, Store, Traffic, Way, fresh
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 
-@dataclass(frozen=True)
-class Boxes:
-    """The write boxes of one pass."""
-
-    writes: Grid
-    """How the pass cuts the array."""
-    access: Access
-    """Whether they are whole objects, or parts of them."""
-    layout: Layout
-    """The target's."""
-
-    def box(self, number: int) -> Box:
-        """The elements that belong to one."""
-        return self.writes.box(self.writes.index(number))
-
-    def stored(self, number: int) -> Box:
-        """What its memory covers: the box, or the whole object with what sticks out."""
-        index = self.writes.index(number)
-        return self.layout.objects.stored(index) if self.access is Access.UNITS else self.writes.box(index)
-
-    def owner(self, number: int) -> Index:
-        """The object that it belongs to."""
-        index = self.writes.index(number)
-        if self.access is Access.UNITS:
-            return index
-        start = self.writes.box(index).start
-        return tuple(axis.index(x) for axis, x in zip(self.layout.objects.axes, start, strict=True))
-
-    def indices(self, numbers: Sequence[int]) -> list[Index]:
-        """Their indices in the write grid."""
-        if not self.writes.ndim:
-            return [()] * len(numbers)
-        return list(zip(*(axis.tolist() for axis in np.unravel_index(numbers, self.writes.counts)), strict=True))
-
-
-class Buffer:
-    """One write box on its way to completion."""
-
-    def __init__(self, boxes: Boxes, number: int, elements: int, memory: Memory) -> None:
-        self.number = number
-        """Its number in the write grid."""
-        self.elements = elements
-        """How many belong to it."""
-        self.memory = memory
-        """Its bytes, in disk order, and the record of what has arrived: nothing yet."""
-        self.data: Flat | None = None
-        """The object as it is to be stored, once it is encoded; in the place of the elements, if there is room."""
-        self._boxes = boxes
-        record = memory.record
-        record[1], record[2], record[3] = elements, 0, 0
-
-    # Most boxes of a run with many are never asked for these.
-    @cached_property
-    def box(self) -> Box:
-        """The elements that belong to it."""
-        return self._boxes.box(self.number)
-
-    @cached_property
-    def stored(self) -> Box:
-        """What its memory covers."""
-        return self._boxes.stored(self.number)
-
-    @property
-    def owner(self) -> Index:
-        """The object that it belongs to."""
-        return self._boxes.owner(self.number)
-
-    def keep(self, stored: Flat) -> bool:
-        """What is to be stored takes the place of the elements, if there is room for it; says whether it did."""
-        room = self.memory.room
-        if stored.size > room.size:
-            return False
-        self.data = room[: stored.size]
-        if native.address(stored) != self.memory.start:
-            self.data[:] = stored
-        return True
-
-    @cached_property
-    def array(self) -> Array:
-        """The memory as an array in the target's axes."""
-        return shaped(self.memory.flat, self.stored, self._boxes.layout)
-
-    @property
-    def sums(self) -> Sums:
-        """Digest sums of what has arrived."""
-        record = self.memory.record
-        return Sums(record[2], record[3])
-
-    def take(self, loaded: Loaded, fill: Array, shape: Index | None) -> tuple[int, Sums]:
-        """Copy what belongs here out of loaded elements: how many they were, and their sums if the shape is given."""
-        shared = self.box.intersect(loaded.wanted)
-        if shared is None:
-            return 0, Sums()
-        here = part(self.array, shared.within(self.stored))
-        if loaded.array is None:
-            here[...] = fill
-        else:
-            here[...] = part(loaded.array, shared.within(loaded.box))
-            if loaded.array.dtype != here.dtype:
-                clear_padding(here)
-        return shared.size, Sums() if shape is None else sums(here, shared.start, shape)
-
-    def arrived(self, count: int, added: Sums) -> bool:
-        """Note what was copied; says whether that was the last."""
-        record = self.memory.record
-        record[1] -= count
-        record[2], record[3] = self.sums + added
-        return count > 0 and not record[1]
-
-
-class Writer:
-    """Knows how the boxes of one pass become bytes of the target."""
+class TargetWriter:
+    """Encodes complete write boxes of one pass, and writes them to the target."""
 
     def __init__(
         self,
@@ -174,33 +45,33 @@ class Writer:
         self._making = Lock()
 
     def buffer(self, number: int, elements: int, memory: Memory) -> Buffer:
-        """A write box in its memory, with nothing in it yet but what sticks out of the array."""
+        """A buffer for a write box, empty but for the overhang, which is filled."""
         buffer = Buffer(self.boxes, number, elements, memory)
         if elements * self.store.layout.itemsize != memory.flat.size:
             self.pad(buffer, buffer.stored)
         return buffer
 
     def pad(self, buffer: Buffer, part: Box) -> None:
-        """Fill a part of a buffer, if anything of the buffer sticks out of the array."""
+        """Fill a part of a buffer, if the buffer sticks out of the array."""
         if buffer.elements * self.store.layout.itemsize != buffer.memory.flat.size:
             buffer.array[part.within(buffer.stored).slices] = fill_element(self.store)
 
     # ---------------------------------------------------------------- many boxes
     def encode(self, buffers: Sequence[Buffer], times: Times, scratch: Scratch = fresh) -> bool:
-        """Encode complete buffers; says whether all is in their own memory, so that scratch memory is free again."""
+        """Encode complete buffers; returns whether all results lie in the buffers, so that scratch memory is free."""
         began, own = thread_time(), True
         for buffer in buffers:
             if buffer.data is None:
                 memory = buffer.memory
                 encoded = self.store.encode(memory.flat, memory.room if self.store.layout.in_place else None, scratch)
                 if not buffer.keep(encoded):
-                    # Where there are others, they are small, and need the scratch memory.
+                    # Buffers that are encoded together are small; the next one needs the scratch memory.
                     buffer.data, own = encoded if len(buffers) == 1 else encoded.copy(), False
         times.encode += thread_time() - began
         return own
 
     def write(self, buffers: Sequence[Buffer], times: Times) -> tuple[Traffic, list[Finished]]:
-        """Write complete buffers; says what it took, and what is finished now."""
+        """Write complete buffers; returns the traffic, and a record of each finished box."""
         if self._moves is not None:
             return self._write_compiled(self._moves, buffers, times)
         traffic, finished = Traffic(), []
@@ -224,7 +95,7 @@ class Writer:
             data = buffer.memory.flat if buffer.data is None else buffer.data
             size, own = data.size, buffer.data is None or native.address(data) == buffer.memory.start
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
-            # Bytes that nobody else keeps have to live until they are written.
+            # These bytes have no other owner, and must live until they are written.
             kept += () if own and not before else (before, data)
             start = buffer.memory.start if own else native.address(data)
             head = native.address(np.frombuffer(before, np.uint8)) if before else 0
@@ -243,7 +114,7 @@ class Writer:
 
     # ---------------------------------------------------------------- one box
     def _write_one(self, buffer: Buffer, times: Times) -> tuple[Traffic, str]:
-        """Write a complete buffer: what it took, and the file it went to."""
+        """Write a complete buffer; returns the traffic, and the file."""
         size = buffer.memory.flat.size
         began = perf_counter()
         if self.store.writes is Way.BOX:
@@ -260,7 +131,7 @@ class Writer:
         return self._whole(buffer, size), path
 
     def _hand_over(self, buffer: Buffer, data: Flat) -> str:
-        """Write an object's bytes; says to which file."""
+        """Write the bytes of an object; returns the file."""
         if self.store.writes is Way.UNIT:
             with self._serial:
                 self.store.write_unit(buffer.owner, data.data)
@@ -275,7 +146,7 @@ class Writer:
         return place.path
 
     def _whole(self, buffer: Buffer, size: int) -> Traffic:
-        """What a box costs that is written at once: a visit, and its runs where it is a part."""
+        """The traffic of a box that is written at once: a visit, and its runs if it is a part of an object."""
         stored = self.store.layout.objects.stored(buffer.owner)
         if buffer.stored == stored:
             return Traffic(1, 1, 1, size)
@@ -300,7 +171,7 @@ class Writer:
         return Traffic(1, len(offsets), 1 + inside, size), place.path
 
     def _first(self, index: Index) -> bool:
-        """Whether this is the first piece of an object that has its own file."""
+        """Whether this is the first piece of an object with a file of its own."""
         with self._making:
             if index in self._made:
                 return False
@@ -309,7 +180,7 @@ class Writer:
 
 
 def _aligned(place: Extent, size: int) -> bool:
-    """Whether bytes can go past the page cache: the rest of the last page is cut off where the file ends there."""
+    """Whether bytes can bypass the page cache: the rest of the last page is cut off where the file ends there."""
     if place.whole is None:
         return not place.offset
     return not (place.offset % PAGE_BYTES or size % PAGE_BYTES)
@@ -328,9 +199,3 @@ def is_verbatim(sweep: Pass, view: View, store: Store) -> bool:
         and source.objects == target.objects
         and sweep.writes.counts == target.objects.counts
     )
-
-
-def fill_element(store: Store) -> Array:
-    """An element that is not stored."""
-    fill = store.schema.fill_value
-    return element(np.zeros((), store.layout.dtype) if fill is None else fill, store.layout.dtype)
