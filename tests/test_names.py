@@ -16,13 +16,10 @@ TWICE = {
     "Job",
     "Known",
     "Look",
-    "Part",
     "Pass",
     "Place",
     "Side",
-    "Source",
     "Staging",
-    "Steps",
     "Visit",
     "Window",
 }

@@ -99,7 +99,7 @@ def check(folder: Path, problem: tuple[Any, ...]) -> None:
     data = make(path, *problem)
     store = FORMAT.open(str(path), "")
     assert same_bits(read_array(store), data), problem
-    assert not any("not believed" in note for note in store.schema.notes), problem
+    assert not any("not used" in note for note in store.schema.notes), problem
     _, _, maxshape, version, filters, _ = problem
     late = [axis for axis, length in enumerate(maxshape) if length is None] not in ([], [0])
     swapped = late and maxshape.count(None) == 1 and version not in ("earliest", "v108")
@@ -219,7 +219,7 @@ def test_the_library_reads_where_its_index_lies(
     assert same_bits(read_array(store), data)
     report = reblock.repartition(tmp_path / "a.h5", tmp_path / "b.npy")
     assert same_bits(np.load(tmp_path / "b.npy"), data)
-    assert [note for note in report.notes if "not believed, since chunk (" in note]
+    assert [note for note in report.notes if "not used, since chunk (" in note]
     assert report.missing_chunks == 0
     assert {k: v for k, v in report.measured.to_json().items() if k in ("opens", "bytes_read")} == {
         k: v for k, v in report.predicted.to_json().items() if k in ("opens", "bytes_read")

@@ -1,16 +1,15 @@
-"""Whether chunks lie where HDF5 reports them: some are read from there, and through HDF5 as well.
+"""Check HDF5's chunk index: read some chunks at the reported positions and through HDF5, and compare.
 
-The index that a library reports is a claim. HDF5 2.0 and older report the chunks of one kind of index at the places of
-others, in range and on the grid, so only the elements can tell. Those of a few chunks are compared ::
+HDF5 2.0 and older report the chunks of one kind of index at the positions of others, in range and on the grid, so only
+the elements show the mistake. Those of a few chunks are compared ::
 
-    F a . .      F, L   first and last, which most mistakes leave where they are
+    F a . .      F, L   first and last, which most mistakes leave in place
     a r . .      a      second along each axis, which a swap of axes moves
     . . . r      r      random
-    . . . L      and the longest, the shortest, and one that is said to be missing
+    . . . L      and the longest, the shortest, and one that is reported as missing
 
-A run of elements of each is enough. Of long chunks the stored bytes are compared, since decoding takes time, and could
-take more memory than there is. Chunks that hold the same elements cannot tell a mistake, so more are compared where all
-of them do.
+A run of elements of each is enough. For long chunks the stored bytes are compared, because decoding takes time and
+might need too much memory. Chunks with equal elements cannot reveal a mistake, so more are compared if all are equal.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ from reblock.storage.hdf5.index import ChunkIndex, index_of
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 
-#: Bytes of a chunk that are compared, at the most; of one that is decoded at most a quarter, so that no more memory is
-#: taken than by decoding it.
+#: The most bytes of a chunk that are compared; of a decoded chunk at most a quarter, so that the check takes no more
+#: memory than decoding it.
 _RUN_BYTES = 64 << 10
-#: Chunks that are compared even if they are long.
+#: Chunks that are always compared, even if they are long.
 _FEW = 4
-#: More than these have at most this part of the array, or so many bytes.
+#: Further chunks may have at most this share of the array, or this many bytes.
 _SHARE, _LITTLE_BYTES = 64, 1 << 20
-#: How many there may be; four times as many if they are alike.
+#: The most chunks that are compared; four times as many if they are alike.
 _MANY = 12
-#: Longest chunk that is decoded, and longest of which more than one are.
+#: The longest chunk that is decoded, and the longest of which more than one is decoded.
 _DECODED_BYTES, _SHORT_BYTES = 8 << 20, 1 << 20
 
 
 class Library(Protocol):
-    """HDF5, where a dataset is open."""
+    """A dataset that is open in HDF5."""
 
     def read(self, box: Box, out: npt.NDArray[Any], chunk_bytes: int) -> object:
         """Read a box."""
 
     def stored(self, chunk: Index, run: range, chunk_bytes: int) -> tuple[int, bytes]:
-        """How many bytes are stored of a chunk, and some of them."""
+        """The stored size of a chunk, and some of its bytes."""
 
 
 def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) -> str:
-    """Which chunk HDF5 reads differently, in words; empty = none of those that were compared."""
+    """The first compared chunk that HDF5 reads differently, in words; empty = none."""
     layout, random = store.layout, Random(0)  # noqa: S311 - the same chunks each time
     if not prod(layout.shape):
         return ""
@@ -77,7 +76,7 @@ def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) 
                 words, content = _compare_elements(store, chunk, extent, library, random)
                 left -= 1
         except StorageError:
-            # Damage, which is an error of the run and names its place, unless that chunk is not needed.
+            # Damage is reported by the run, with its position, if the chunk is needed.
             continue
         if words:
             return f"chunk ({','.join(map(str, chunk))}) {words}"
@@ -88,7 +87,7 @@ def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) 
 def _compare_elements(
     store: Store, chunk: Index, extent: Extent | None, library: Library, random: Random
 ) -> tuple[str, bytes]:
-    """What is wrong with a chunk, if anything, and the elements that were compared."""
+    """The difference of a chunk, in words or empty, and the compared elements."""
     box = _run_of(store, chunk, random)
     ours = _read(store, chunk, extent, box)
     theirs = np.zeros(box.shape, store.layout.dtype)
@@ -100,7 +99,7 @@ def _compare_elements(
 
 
 def _compare_stored(store: Store, chunk: Index, extent: Extent, library: Library, random: Random) -> tuple[str, bytes]:
-    """The same for the bytes that are stored."""
+    """The same for the stored bytes."""
     length = extent.length or 0
     start = random.randint(0, max(length - _RUN_BYTES, 0))
     ours = _bytes_at(extent.path, extent.offset + start, min(length, _RUN_BYTES))
@@ -114,18 +113,18 @@ def _compare_stored(store: Store, chunk: Index, extent: Extent, library: Library
 def _same(ours: bytes, theirs: npt.NDArray[Any]) -> bool:
     if ours == theirs.tobytes():
         return True
-    # Long doubles have bytes that mean nothing.
+    # Long doubles have padding bytes.
     long = theirs.dtype.kind in "fc" and theirs.dtype.itemsize > 8 * (1 + (theirs.dtype.kind == "c"))
     return long and np.array_equal(np.frombuffer(ours, theirs.dtype), theirs.reshape(-1), equal_nan=True)
 
 
 def _pick(counts: Sequence[int], index: ChunkIndex | None, random: Random) -> Iterator[Index]:
-    """Chunks to compare, each once, the most telling first."""
+    """Chunks to compare, each once, the most revealing first."""
     first, last = (0,) * len(counts), tuple(n - 1 for n in counts)
     second = [tuple(int(i == axis) for i in range(len(counts))) for axis, n in enumerate(counts) if n > 1]
     total, seen = prod(counts), set[Index]()
     some = (index_of(random.randrange(total), counts) for _ in range(8 * _MANY))
-    # One that is random is among the first few.
+    # A random chunk is among the first few.
     known = [*second[-1:], next(some), *(index.telling if index else ()), last, *second[:-1], first]
     for chunk in (*known, *some):
         if chunk not in seen:
@@ -134,7 +133,7 @@ def _pick(counts: Sequence[int], index: ChunkIndex | None, random: Random) -> It
 
 
 def _run_of(store: Store, chunk: Index, random: Random) -> Box:
-    """A box of a chunk whose elements lie one after another in it."""
+    """A contiguous box of elements of a chunk."""
     layout = store.layout
     inside, stored = layout.objects.box(chunk), layout.objects.stored(chunk)
     room = min(_RUN_BYTES, layout.object_bytes // 4 if layout.encoded else _RUN_BYTES)
@@ -151,7 +150,7 @@ def _run_of(store: Store, chunk: Index, random: Random) -> Box:
 
 
 def _read(store: Store, chunk: Index, extent: Extent | None, box: Box) -> bytes:
-    """The elements of a run as the engine would get them."""
+    """The elements of a run as the engine would read them."""
     layout = store.layout
     if extent is None:
         return np.full(box.shape, store.schema.fill_value, layout.dtype).tobytes()

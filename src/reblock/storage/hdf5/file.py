@@ -1,4 +1,4 @@
-"""HDF5 files through h5py: opened without plugins, walked without loops, every failure one typed error."""
+"""Open HDF5 files with h5py: without plugins, without loops in groups, every failure as one typed error."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import is_file
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: What h5py raises for whatever HDF5 did not like.
+#: The exceptions that h5py raises for failures of HDF5.
 FAILURES = (OSError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError)
-#: Names of datasets that a message lists.
+#: The most names of datasets that a message lists.
 _LISTED = 10
-#: Objects that a search for datasets looks at before it gives up.
+#: The most objects that a search for datasets visits.
 _MANY_OBJECTS = 100_000
-#: Soft links followed on the way to one dataset.
+#: The most soft links that are followed to one dataset.
 _MANY_LINKS = 40
 
 
 class Elsewhere(Exception):  # noqa: N818 - a place, not an error
-    """The way to a dataset leads into another file."""
+    """The path to a dataset leads into another file."""
 
     def __init__(self, file: str, path: str, at: str) -> None:
         """The other file as the link names it, the path inside it, and the path of the link."""
@@ -35,10 +35,10 @@ class Elsewhere(Exception):  # noqa: N818 - a place, not an error
 
 
 def library() -> Any:
-    """The module h5py, with no folder left that HDF5 would load filter plugins from."""
+    """The module h5py, without folders from which HDF5 would load filter plugins."""
     import h5py
 
-    # The paths come from HDF5_PLUGIN_PATH and are kept per process, so this holds for whoever shares it.
+    # The paths come from HDF5_PLUGIN_PATH and belong to the process, so this affects all users of h5py in it.
     while h5py.h5pl.size():
         h5py.h5pl.remove(0)
     return h5py
@@ -46,7 +46,7 @@ def library() -> Any:
 
 @contextmanager
 def failures(doing: str, path: str, kind: type[StorageError] = FormatError) -> Iterator[None]:
-    """Turn what h5py raises into one line: a DiskError where the system gave an errno, else `kind`."""
+    """Turn exceptions of h5py into errors of one line: a DiskError if there is an errno, else `kind`."""
     try:
         yield
     except ReblockError:
@@ -60,13 +60,13 @@ def failures(doing: str, path: str, kind: type[StorageError] = FormatError) -> I
 
 
 def _errno_inside(text: str) -> int:
-    """HDF5 names the errno of a failed read or write only inside its message."""
+    """The errno of a failed read or write, which HDF5 only states in its message."""
     found = re.search(r"\berrno = (\d+)", text)
     return int(found[1]) if found else 0
 
 
 def signature_offset(path: str, medium: Medium = LOCAL) -> int | None:
-    """Where the HDF5 signature lies: at 0, or behind a user block at 512, 1024, 2048, ...; None without one."""
+    """Offset of the HDF5 signature: 0, or 512, 1024, 2048, ... after a user block; None without a signature."""
     if not is_file(medium, path):
         return None
     with disk_errors("open", path), medium.reader(path) as handle:
@@ -82,15 +82,15 @@ def signature_offset(path: str, medium: Medium = LOCAL) -> int | None:
 def open_file(path: str, mode: str) -> Any:
     """An `h5py.File`; `mode` is r, r+ or x (new, and readable by every HDF5 since 1.8).
 
-    The driver is named because HDF5_DRIVER could name a plugin. A lock that the medium cannot take is no
-    reason to refuse a file.
+    The driver is given because HDF5_DRIVER could name a plugin. A file is not refused if the file system cannot lock
+    it.
     """
     h5py = library()
     if mode == "x":
         # 1.8 is the oldest version whose attributes may exceed 64 KiB; from 1.10 on, a file whose writer was
-        # killed is marked as open and refused. One MiB of cache: the engine hands over whole chunks.
+        # killed is marked as open and refused. One MiB of cache is enough, since the engine writes whole chunks.
         return h5py.File(path, "x", driver="sec2", libver=("v108", "v110"), rdcc_nbytes=1 << 20)
-    # Of a chunk in the cache HDF5 says that it is stored, even if it is not.
+    # HDF5 reports a chunk in the cache as stored even if it is not.
     cache = 0 if mode == "r" else 1 << 20
     return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=cache)
 
@@ -102,7 +102,7 @@ def parts_of(inner: str) -> list[str]:
 
 
 def find_dataset(file: Any, path: str, inner: str) -> tuple[str, Any]:
-    """A dataset by its inner path, or the file's only one; with the path under which it was found."""
+    """A dataset by its inner path, or the file's only dataset; and the path at which it was found."""
     h5py = library()
     parts = parts_of(inner)
     found = resolve(file, path, parts)
@@ -122,7 +122,7 @@ def find_dataset(file: Any, path: str, inner: str) -> tuple[str, Any]:
 
 
 def resolve(file: Any, path: str, parts: list[str]) -> Any:
-    """The object at a path, name by name: soft links are followed, at a link to another file Elsewhere is raised."""
+    """The object at a path; soft links are followed, and a link to another file raises Elsewhere."""
     h5py = library()
     here, todo, hops, done = file["/"], list(parts), 0, ""
     while todo:
@@ -145,7 +145,7 @@ def resolve(file: Any, path: str, parts: list[str]) -> Any:
 
 
 def list_datasets(group: Any) -> list[str]:
-    """Paths of the datasets below a group, each object once, a few more than a message would list."""
+    """Paths of the datasets below a group, each object once, at most a few more than a message lists."""
     h5py = library()
     names: list[str] = []
     seen: set[int] = set()
@@ -154,8 +154,8 @@ def list_datasets(group: Any) -> list[str]:
         prefix, here = todo.pop(0)
         for name in _members(here, _MANY_OBJECTS):
             link = here.id.links.get_info(name.encode("utf-8", "surrogateescape"))
-            # Soft links only repeat what hard links reach; external ones are another file's business. The
-            # address is the link's own word: asking the object for it would read more of a hostile file.
+            # Soft links only repeat what hard links reach; external links lead to other files. The address comes
+            # from the link, because opening the object would read more of a hostile file.
             if link.type != h5py.h5l.TYPE_HARD or link.u in seen:
                 continue
             seen.add(link.u)
@@ -170,7 +170,7 @@ def list_datasets(group: Any) -> list[str]:
 
 
 def list_strangers(file: Any, path: str) -> Iterator[str]:
-    """What is in a file beside its one dataset and the groups that lead there, in words."""
+    """The contents of a file beside its one dataset and the groups above it, in words."""
     inner, _ = find_dataset(file, path, "")
     if file.userblock_size:
         yield f"a user block of {file.userblock_size:,} bytes"
@@ -183,7 +183,7 @@ def list_strangers(file: Any, path: str) -> Iterator[str]:
 
 
 def _members(group: Any, limit: int) -> list[str]:
-    """Names in a group, so many at the most: a group may have millions."""
+    """At most `most` names in a group, which may have millions."""
     names: list[bytes] = []
 
     def add(name: bytes) -> bool:

@@ -1,8 +1,8 @@
-"""Seal: whether the metadata of an unfinished HDF5 file without filters is still what it was when it was created.
+"""Fingerprint: detects changed metadata of an unfinished HDF5 file without filters.
 
-The engine writes elements to places that the file's own index names, and HDF5 does not check that index. A flipped bit
-there would send a chunk into another one. Since nothing but elements changes until the end, a hash of all other bytes
-is kept in a side file, and compared before the file is gone on with.
+The engine writes elements to the positions in the file's own index, and HDF5 does not check that index. A flipped bit
+there would direct a chunk into another one. Only elements change until the end, so a hash of all other bytes is kept
+in a side file and compared before the file is continued.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists, read_head
 
-#: Bytes that are read at a time.
+#: Bytes read at a time.
 _PIECE = 1 << 20
 _DIGEST_BYTES = 32
 
@@ -23,15 +23,15 @@ _DIGEST_BYTES = 32
 Place = tuple[int, int]
 
 
-def seal(path: str, places: Iterable[Place]) -> None:
-    """Remember what a new file has besides its chunks."""
+def save_fingerprint(path: str, places: Iterable[Place]) -> None:
+    """Save the fingerprint of a new file: a hash of all bytes outside its chunks."""
     LOCAL.remove(_side(path))
     with disk_errors("write", _side(path)):
         LOCAL.create(_side(path), _hash(path, places))
 
 
-def check_seal(path: str, places: Iterable[Place]) -> None:
-    """CorruptError where that is not what it was; nothing where no seal is left."""
+def check_fingerprint(path: str, places: Iterable[Place]) -> None:
+    """Raise CorruptError if the fingerprint differs; do nothing if none was saved."""
     if not exists(LOCAL, _side(path)):
         return
     before, _ = read_head(LOCAL, _side(path), _DIGEST_BYTES + 1)
@@ -39,8 +39,8 @@ def check_seal(path: str, places: Iterable[Place]) -> None:
         raise CorruptError(f"{path}: the metadata of the unfinished file was changed")
 
 
-def break_seal(path: str) -> None:
-    """The metadata is about to change."""
+def remove_fingerprint(path: str) -> None:
+    """Remove the fingerprint, before the metadata changes."""
     LOCAL.remove(_side(path))
 
 

@@ -1,4 +1,4 @@
-"""Datasets in HDF5 files that somebody else made: found, described and read without HDF5 in this process."""
+"""Datasets in other people's HDF5 files: found, described and read without HDF5 in this process."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from reblock.storage.hdf5.filters import library_note
 from reblock.storage.hdf5.index import ChunkIndex, Place
 from reblock.storage.hdf5.metadata import Stored, beside, describe
 from reblock.storage.hdf5.sandbox.reader import Reader
-from reblock.storage.hdf5.virtual import Member, Part, Source, files_of
+from reblock.storage.hdf5.virtual import Member, SourceDataset, SourceMap, files_of
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists, read_head
 
-#: Files that links and virtual datasets may lead through on the way to a dataset.
+#: The most files through which links and virtual datasets may lead to a dataset.
 _MANY_FILES = 8
-#: Sources of a virtual dataset that are kept open, and bytes of one that are read at once.
+#: The most sources of a virtual dataset that are kept open, and the bytes of a source that are read at once.
 _MANY_OPEN, _PIECE_BYTES = 16, 4 << 20
 
 
 def find(path: str, inner: str, roots: Roots) -> tuple[str, str, Schema, Stored]:
-    """File, name, schema and storage of a dataset, or of the only one; other files are looked into if allowed."""
-    return _Search(roots).find(path, inner)
+    """File, name, schema and storage of a dataset, or of the only one; other files are opened if allowed."""
+    return _Finder(roots).find(path, inner)
 
 
-class _Search:
-    """The way to one dataset, and to those that it is made of."""
+class _Finder:
+    """Finds one dataset, and the sources that it consists of."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._known: dict[tuple[str, str], Source] = {}
+        self._known: dict[tuple[str, str], SourceDataset] = {}
 
     def find(
         self, path: str, inner: str, files: int = _MANY_FILES, above: Sequence[tuple[str, str]] = ()
     ) -> tuple[str, str, Schema, Stored]:
-        """A dataset, by a way through at most so many files, from the virtual datasets above it."""
+        """A dataset, through at most `files` more files; `above` are the virtual datasets that led to it."""
         _, size = read_head(LOCAL, path, 0)
         with failures("open", path):
             if signature_offset(path) is None:
@@ -74,8 +74,8 @@ class _Search:
             schema = replace(schema, notes=(*schema.notes, library_note("read", stored.pipeline, why)))
         return path, name, schema, stored
 
-    def _member(self, part: Part, path: str, where: str, files: int, above: Sequence[tuple[str, str]]) -> Member:
-        """A mapping with its source, or an error: what is not there is no fill."""
+    def _member(self, part: SourceMap, path: str, where: str, files: int, above: Sequence[tuple[str, str]]) -> Member:
+        """A mapping with its source; a missing source is an error, not fill."""
         start = f"{where} is a virtual dataset of {part.file}::{part.name}"
         other = path if part.file == "." else self._resolve(_beside(path, part.file), start)
         key = (os.path.realpath(other), "/".join(parts_of(part.name)))
@@ -91,7 +91,7 @@ class _Search:
                 raise ExternalError(f"{start}, which has its elements in {stored.file}: copy it with h5repack first")
             chunk_bytes = prod(int(n) for n in schema.chunks if isinstance(n, int)) * schema.dtype.itemsize
             chunk_bytes *= stored.chunked
-            self._known[key] = Source(at, name, schema.shape, chunk_bytes, schema.fill_value, stored.members)
+            self._known[key] = SourceDataset(at, name, schema.shape, chunk_bytes, schema.fill_value, stored.members)
         source = self._known[key]
         return Member(part.of(source.shape, start), source)
 
@@ -103,13 +103,13 @@ class _Search:
 
 
 def _beside(path: str, name: str) -> str:
-    """Where a source is: HDF5 too looks in the folder of the virtual dataset where an absolute path has no file."""
+    """The path of a source: like HDF5, use the virtual dataset's folder if an absolute path does not exist."""
     named, moved = beside(path, name), beside(path, os.path.basename(name))
     return moved if os.path.isabs(name) and not exists(LOCAL, named) and exists(LOCAL, moved) else named
 
 
 class Foreign:
-    """A dataset that another process has open, while it is needed."""
+    """A dataset that another process keeps open while it is needed."""
 
     def __init__(self, path: str, inner: str) -> None:
         self._path = path
@@ -118,12 +118,12 @@ class Foreign:
         self._reader: Reader | None = None
 
     def index(self, chunks: Sequence[Any], counts: Sequence[int], shift: int) -> ChunkIndex | None:
-        """The whole chunk index; None where that is too long."""
+        """The whole chunk index; None if it is too long."""
         rows = self._open().sweep(len(counts), self._where)
         return None if rows is None else ChunkIndex(rows, [int(n) for n in chunks], counts, shift, self._where)
 
     def find(self, index: Index, shift: int) -> Place | None:
-        """Where one chunk lies."""
+        """The position of one chunk."""
         return self._open().find(index, shift, self._where)
 
     def read(
@@ -134,21 +134,21 @@ class Foreign:
         chunk: Index | None = None,
         steps: Sequence[int] = (),
     ) -> bool:
-        """Read a box, or every n-th element of it, into a contiguous array; False where a named chunk is not stored."""
+        """Read a box, or every n-th element, into a contiguous array; False if the named chunk is not stored."""
         return self._open().read(box, out, self._where, chunk_bytes=chunk_bytes, chunk=chunk, steps=steps)
 
     def stored(self, chunk: Index, run: range, chunk_bytes: int) -> tuple[int, bytes]:
-        """How many bytes are stored of a chunk, and some of them."""
+        """The stored size of a chunk, and some of its bytes."""
         return self._open().stored(chunk, run, self._where, chunk_bytes=chunk_bytes)
 
     def close(self) -> None:
-        """Let the process go; it is asked for again when it is needed."""
+        """End the process; a new one is started when it is needed."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def _open(self) -> Reader:
-        # A process cannot be shared with a fork, and does not survive a file that crashes it.
+        # A process cannot be shared with a fork, and may have crashed on its file.
         if self._reader is None or not self._reader.usable:
             self._reader = Reader(self._path)
             self._reader.reopen(self._inner)
@@ -156,7 +156,7 @@ class Foreign:
 
 
 class Gathering(Foreign):
-    """A virtual dataset: each source is read by itself, so that one that is not there is an error."""
+    """A virtual dataset: each source is read by itself, so that a missing one is an error."""
 
     def __init__(self, path: str, inner: str, members: Sequence[Member], fill: Any) -> None:
         super().__init__(path, inner)
@@ -168,11 +168,11 @@ class Gathering(Foreign):
         self,
         box: Box,
         out: npt.NDArray[Any],
-        chunk_bytes: int,  # noqa: ARG002 - those of the sources matter
-        chunk: Index | None = None,  # noqa: ARG002 - it has none
+        chunk_bytes: int,  # noqa: ARG002 - only those of the sources matter
+        chunk: Index | None = None,  # noqa: ARG002 - it has no chunks
         steps: Sequence[int] = (),
     ) -> bool:
-        """Read a box: fill where nothing is mapped; of mappings that overlap the last one counts."""
+        """Read a box: fill where nothing is mapped; of overlapping mappings the last one counts."""
         if any(step != 1 for step in steps):
             whole = np.empty(box.shape, out.dtype)
             self.read(box, whole, 0)
@@ -180,7 +180,7 @@ class Gathering(Foreign):
             return True
         out[...] = self._fill
         for member in self._members:
-            # Each cut through a chunk has it decoded once more.
+            # Each cut through a chunk decodes it once more.
             most = max(_PIECE_BYTES, 2 * member.source.chunk_bytes) // out.itemsize
             for here, there in member.part.pieces(box, max(most, 1)):
                 piece = np.empty([len(range(s.start, s.stop, s.step or 1)) for s in there], out.dtype)
@@ -191,15 +191,15 @@ class Gathering(Foreign):
         return True
 
     def close(self) -> None:
-        """Let all go."""
+        """Close all sources."""
         for source in self._sources.values():
             source.close()
         self._sources.clear()
 
-    def _source(self, source: Source) -> Foreign:
+    def _source(self, source: SourceDataset) -> Foreign:
         key = (source.path, source.name)
         found = self._sources.pop(key, None) or reader_of(source.path, source.name, source.members, source.fill)
-        # The last one that was used is the last to be closed.
+        # The most recently used source is closed last.
         self._sources[key] = found
         if len(self._sources) > _MANY_OPEN:
             self._sources.pop(next(iter(self._sources))).close()
@@ -207,5 +207,5 @@ class Gathering(Foreign):
 
 
 def reader_of(path: str, inner: str, members: Sequence[Member] | None, fill: Any) -> Foreign:
-    """What reads a dataset."""
+    """The reader of a dataset."""
     return Foreign(path, inner) if members is None else Gathering(path, inner, members, fill)

@@ -1,4 +1,4 @@
-"""HDF5: datasets read and written around the library's global lock wherever their bytes allow it.
+"""The HDF5 format: opens and creates datasets, outside the library's global lock where possible.
 
 ::
 
@@ -9,7 +9,7 @@
     lzf, szip, ...,     through h5py                             lzf through h5py, others not written
     compact, odd types
 
-A chunk is always stored whole, so the last one of an axis sticks out of the array.
+A chunk is always stored whole, so the last one of an axis may extend beyond the array.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from reblock.storage.hdf5.adapt import adapt_schema
 from reblock.storage.hdf5.create import create_dataset
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve, signature_offset
 from reblock.storage.hdf5.filters import pipeline_of
-from reblock.storage.hdf5.fingerprint import check_seal, seal
+from reblock.storage.hdf5.fingerprint import check_fingerprint, save_fingerprint
 from reblock.storage.hdf5.foreign import find
 from reblock.storage.hdf5.metadata import describe_own
-from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, recover, telling
+from reblock.storage.hdf5.redo import CheckpointFile, open_checkpoint_file, raise_disk_errors, recover, remove_redo
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store, layout_of
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
 from reblock.storage.roots import FileRoots
 
-#: Name of a dataset that was not given one.
+#: Name of a new dataset if none was given.
 _NAME = "data"
 
 
@@ -47,7 +47,7 @@ class Hdf5Format:
     suffixes = (".h5", ".hdf5", ".he5")
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
-        """Whether there is an HDF5 signature, also behind a user block."""
+        """Whether there is an HDF5 signature, possibly after a user block."""
         try:
             return signature_offset(path, medium) is not None
         except DiskError:
@@ -60,7 +60,7 @@ class Hdf5Format:
         return Hdf5Store(*find(path, inner, roots), roots=roots)
 
     def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
-        """Attributes and members of groups, and a user block, where there is anything but one dataset."""
+        """Attributes and members of groups, and a user block, beside the one dataset."""
         _require_local(path, medium)
         with closing(Reader(path)) as reader:
             yield from reader.strangers()
@@ -70,7 +70,7 @@ class Hdf5Format:
         return adapt_schema(schema, asked)
 
     def layout(self, schema: Schema) -> Layout:
-        """Chunks as objects, the last ones padded."""
+        """Chunks are objects, and the last ones are padded."""
         return layout_of(schema)
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002
@@ -79,61 +79,65 @@ class Hdf5Format:
         parts_of(inner)
 
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Hdf5Store:
-        """Make a new file with one dataset; without filters all its bytes are allocated at once, unwritten."""
+        """Make a new file with one dataset; without filters all its bytes are allocated at once, without writing."""
         _require_local(path, medium)
         name = "/".join(parts_of(inner)) or _NAME
         if exists(LOCAL, path):
             raise TargetExistsError(f"{path} exists already")
         with failures("create", path, StorageError):
-            shadow = Shadow(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
+            checkpoint_file = (
+                CheckpointFile(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
+            )
             file: Any = None
             try:
-                with telling(lambda: shadow):
-                    file = open_file(path, "x") if shadow is None else open_shadow(shadow)
+                with raise_disk_errors(lambda: checkpoint_file):
+                    file = open_file(path, "x") if checkpoint_file is None else open_checkpoint_file(checkpoint_file)
                     stored = create_dataset(file, name, schema)
-                if shadow is None:
-                    # The engine writes into the file: HDF5 must be done with it.
+                if checkpoint_file is None:
+                    # The engine writes into the file, so HDF5 must have closed it.
                     file.close()
                     file = None
             except BaseException:
                 with suppress(Exception):
                     file.close()
-                if shadow is not None:
-                    shadow.close()
+                if checkpoint_file is not None:
+                    checkpoint_file.close()
                 with suppress(DiskError):
                     LOCAL.remove(path)
                 raise
-        store = Hdf5Store(path, name, schema, stored, shadow, file)
-        if shadow is None:
-            seal(path, _places(store))
+        store = Hdf5Store(path, name, schema, stored, checkpoint_file, file)
+        if checkpoint_file is None:
+            save_fingerprint(path, _places(store))
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Hdf5Store:
-        """Go on with a dataset: HDF5 finds it as the last checkpoint left it."""
+        """Continue a dataset as the last checkpoint left it."""
         _require_local(path, medium)
         name = "/".join(parts_of(inner)) or _NAME
         if not pipeline_of(schema.codec, schema.dtype.itemsize):
             recover(path)
-            forget(path)
+            remove_redo(path)
             found = self.open(path, name)
             _check_same(found, schema)
-            check_seal(path, _places(found))
+            check_fingerprint(path, _places(found))
             return Hdf5Store(path, name, schema, found.stored)
         with failures("open", path):
-            shadow = Shadow(path, new=False)
+            checkpoint_file = CheckpointFile(path, new=False)
             file: Any = None
             try:
-                with telling(lambda: shadow):
-                    file = open_shadow(shadow)
+                with raise_disk_errors(lambda: checkpoint_file):
+                    file = open_checkpoint_file(checkpoint_file)
                     dataset = resolve(file, path, parts_of(name))
-                    found = Hdf5Store(path, name, *describe_own(dataset, path, name, shadow.size), shadow, file)
+                    found = Hdf5Store(
+                        path, name, *describe_own(dataset, path, name, checkpoint_file.size), checkpoint_file, file
+                    )
                 _check_same(found, schema)
             except BaseException:
                 with suppress(Exception):
                     file.close()
-                shadow.close()
+                checkpoint_file.close()
                 raise
-        return Hdf5Store(path, name, schema, found.stored, shadow, file)
+        return Hdf5Store(path, name, schema, found.stored, checkpoint_file, file)
 
 
 def _require_local(path: str, medium: Medium) -> None:
@@ -142,7 +146,7 @@ def _require_local(path: str, medium: Medium) -> None:
 
 
 def _places(store: Hdf5Store) -> Iterator[tuple[int, int]]:
-    """Where the elements of a dataset without filters lie."""
+    """The positions of the elements of a dataset without filters."""
     for index in store.layout.objects.indices():
         extent = store.extents(index, [index], lambda _: b"")[0]
         if extent is not None:
@@ -150,7 +154,7 @@ def _places(store: Hdf5Store) -> Iterator[tuple[int, int]]:
 
 
 def _check_same(found: Hdf5Store, schema: Schema) -> None:
-    # HDF5 adds settings of its own to some filters.
+    # HDF5 adds settings to some filters.
     wanted, there = (
         [one.code for one in some] for some in (pipeline_of(schema.codec, schema.dtype.itemsize), found.stored.pipeline)
     )

@@ -1,4 +1,4 @@
-"""What an HDF5 dataset says of itself, read as a schema; and attributes written back."""
+"""The metadata of an HDF5 dataset: read as a schema, and attributes written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reblock.storage.hdf5.file import FAILURES, library
 from reblock.storage.hdf5.filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5.index import address_shift, edges_are_raw, is_misreported
 from reblock.storage.hdf5.sandbox.wire import pack, unpack
-from reblock.storage.hdf5.virtual import Member, Part, mappings_of, read_parts
+from reblock.storage.hdf5.virtual import Member, SourceMap, mappings_of, read_parts
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.records import record_to_json, take_record
@@ -30,22 +30,20 @@ from reblock.storage.roots import FileRoots
 
 #: Kinds of elements that HDF5 and h5py hold as plain bytes.
 KINDS = checks.NUMBERS + "SV"
-#: Most bytes of attributes that are read.
+#: The most bytes of attributes that are read.
 _MANY_BYTES = 8 << 20
-#: Why some chunks are not looked for where HDF5 reports them.
-_SWAPPED = (
-    "it reports wrong places for chunks that are kept in an extensible array, where the unlimited axis is not the first"
-)
-#: Other files of a dataset that are looked at.
+#: Why the positions that HDF5 reports for some chunks are not used.
+_SWAPPED = "it reports wrong places for chunks in an extensible array whose unlimited axis is not the first"
+#: The most external files of a dataset that are considered.
 _MANY_FILES = 2
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How a dataset's bytes lie in its file."""
+    """How a dataset is stored in its file."""
 
     chunked: bool
-    """Whether there is a chunk index; else the dataset is one run of bytes, or inside the metadata."""
+    """Whether there is a chunk index; otherwise the dataset is one run of bytes, or inside the metadata."""
     offset: int | None
     """First byte of a dataset that is one run; None = nothing allocated."""
     pipeline: Pipeline
@@ -53,21 +51,21 @@ class Stored:
     direct: bool
     """Whether the stored bytes can be read without HDF5."""
     raw_edges: bool = False
-    """Whether chunks that stick out of the array skip all filters."""
+    """Whether chunks that extend beyond the array skip all filters."""
     shift: int = 0
-    """What to add to the addresses of chunks."""
+    """Offset to add to the addresses of chunks."""
     file: str = ""
-    """Another file that has the elements; empty = they are in the dataset's own."""
+    """The external file that holds the elements; empty = the dataset's own file."""
     misplaced: str = ""
-    """Why the places of chunks that HDF5 reports are not believed; empty = they are."""
-    parts: tuple[Part, ...] | None = None
+    """Why the chunk positions that HDF5 reports are not used; empty = they are."""
+    parts: tuple[SourceMap, ...] | None = None
     """The mappings of a virtual dataset."""
     members: tuple[Member, ...] | None = None
-    """The same with their sources, once these are found."""
+    """The mappings with their sources, once these are found."""
 
 
 def facts_of(dataset: Any, where: str) -> dict[str, Any]:
-    """All that we want to know of a dataset, as JSON: asked of HDF5, not yet judged."""
+    """Everything that we need to know about a dataset, as JSON from HDF5, not yet checked."""
     h5py = library()
     dcpl = dataset.id.get_create_plist()
     kind = dcpl.get_layout()
@@ -80,7 +78,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
     if dataset.shape is None:
         raise FormatError(f"{where} is a null dataset: it has no elements and no shape")
     if kind not in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED, h5py.h5d.VIRTUAL):
-        raise FormatError(f"{where} has storage layout {kind}; compact, contiguous, chunked and virtual are known")
+        raise FormatError(f"{where} has storage layout {kind}; supported are compact, contiguous, chunked and virtual")
     chunked = kind == h5py.h5d.CHUNKED
     pipeline = read_pipeline(dcpl, dtype.itemsize, where) if chunked else ()
     attributes, axes, more = _read_attributes(dataset)
@@ -105,13 +103,13 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
 
 
 def describe_own(dataset: Any, path: str, name: str, size: int) -> tuple[Schema, Stored]:
-    """Schema and storage of a dataset of our own making, which is open here; `size` is the file's, in bytes."""
+    """Schema and storage of a dataset that we made and that is open in this process; `size` is the file's bytes."""
     where = f"{path}::{name}"
     return describe(facts_of(dataset, where), path, name, size, FileRoots.of(path))
 
 
 def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: Roots) -> tuple[Schema, Stored]:
-    """A dataset's schema and storage from the facts, judged; `size` is the file's, in bytes."""
+    """A dataset's schema and storage from checked facts; `size` is the file's bytes."""
     where = f"{path}::{name}"
     dtype = checks.check_dtype(facts["dtype"], where=where, kinds=KINDS)
     shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
@@ -124,7 +122,7 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
     if facts["external"]:
         file, offset, size = _external(facts["external"], path, where, roots)
     if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
-        raise CorruptError(f"{where}: {need} bytes at {offset} end after the file, which has {size}")
+        raise CorruptError(f"{where}: {need} bytes at {offset} end beyond the file, which has {size}")
     axes = facts["axes"]
     attributes = {str(name): unpack(value) for name, value in facts["attributes"].items()}
     record, attributes = take_record(attributes, facts["record"])
@@ -160,7 +158,7 @@ def _filter(facts: Mapping[str, Any]) -> Filter:
 
 
 def _external(files: Sequence[Sequence[Any]], path: str, where: str, roots: Roots) -> tuple[str, int, int]:
-    """The other file that keeps a dataset's elements, where they start in it, and its size."""
+    """The external file that holds a dataset's elements, their offset in it, and its size."""
     name, offset, _ = files[0]
     if len(files) > 1:
         raise ExternalError(f"{where} keeps its elements in several files, such as {name}: copy it with h5repack first")
@@ -171,7 +169,7 @@ def _external(files: Sequence[Sequence[Any]], path: str, where: str, roots: Root
 
 
 def beside(path: str, name: str) -> str:
-    """What a name in an HDF5 file means: a path of its own, or one that starts in the file's folder."""
+    """The path for a file name in an HDF5 file: absolute, or relative to the file's folder."""
     return os.path.join(os.path.dirname(os.path.realpath(path)), name)
 
 
@@ -189,15 +187,15 @@ def _element(dataset: Any, where: str) -> tuple[np.dtype[Any], bool, list[str]]:
     notes = []
     if stored.get_class() == h5py.h5t.ENUM and dtype.kind != "b":
         stored = stored.get_super()
-        notes.append(f"the names of the enumeration are not kept, its values are, as {dtype}")
+        notes.append(f"the names of the enumeration are not kept; its values are, as {dtype}")
     exact = bool(stored == h5py.h5t.py_create(dtype, logical=True))
     if not exact and stored.get_size() != dtype.itemsize:
-        notes.append(f"elements of {stored.get_size()} bytes in a type that numpy has not are read as {dtype}")
+        notes.append(f"elements of {stored.get_size()} bytes in a type that numpy lacks are read as {dtype}")
     return dtype, exact, notes
 
 
 def read_fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
-    """The fill value as a numpy scalar; zero where the file leaves it open."""
+    """The fill value as a numpy scalar; zero if the file does not define it."""
     fill = np.zeros((), dtype)
     if dcpl.fill_value_defined() == library().h5d.FILL_VALUE_USER_DEFINED:
         fill[...] = dataset.fillvalue
@@ -205,16 +203,16 @@ def read_fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _is_netcdf(dataset: Any) -> bool:
-    """Whether the NetCDF library has left its marks."""
+    """Whether the file has marks of the NetCDF library."""
     marks = [(dataset, "_Netcdf4Dimid"), (dataset, "_Netcdf4Coordinates"), (dataset.file, "_NCProperties")]
     return any(name in one.attrs for one, name in marks)
 
 
 # -------------------------------------------------------------------- record
 def _read_record(dataset: Any) -> Any:
-    """The comment of a dataset as JSON, if it is that: others write comments too."""
+    """The comment of a dataset as JSON, if it is JSON: others write comments too."""
     try:
-        # h5o.get_comment of h5py 3 gives back memory that it has never written to.
+        # h5o.get_comment of h5py 3 returns uninitialised memory.
         text = dataset.file["/"].id.get_comment(dataset.name.encode("utf-8", "surrogateescape"))
         return parse_json(text, where="") if text.startswith(b"{") else None
     except (*FAILURES, FormatError):
@@ -222,17 +220,19 @@ def _read_record(dataset: Any) -> Any:
 
 
 def write_record(dataset: Any, record: Record) -> None:
-    """Write a record as the dataset's comment, which h5dump shows, and NetCDF's tools and xarray do not."""
+    """Write a record as the dataset's comment, which h5dump shows but NetCDF's tools and xarray do not."""
     root, name = dataset.file["/"].id, dataset.name.encode("utf-8", "surrogateescape")
     text = json.dumps(record_to_json(record)).encode()
     root.set_comment(name, text)
     if root.get_comment(name) != text:
-        raise StorageError(f"{dataset.file.filename}::{dataset.name}: HDF5 gives back another comment than was written")
+        raise StorageError(
+            f"{dataset.file.filename}::{dataset.name}: HDF5 returns a different comment than was written"
+        )
 
 
 # -------------------------------------------------------------------- attributes
 def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | None, list[str]]:
-    """Attributes, names of the axes, and notes on what is left out."""
+    """Attributes, axis names, and notes on what is left out."""
     kept: dict[str, Any] = {}
     problems: dict[str, str] = {}
     notes: list[str] = []
@@ -257,7 +257,7 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
     if labels is not None and not axes:
         problems["DIMENSION_LABELS"] = "not every axis has a name"
     for name in [name for name in problems if name != "DIMENSION_LABELS" and is_tie(name)]:
-        # What formats say of those that could be read.
+        # The same note as for attributes that could be read.
         notes.append(tie_note(name))
         del problems[name]
     notes += [f"attribute {name!r} is not kept: {problem}" for name, problem in problems.items()]
@@ -265,7 +265,7 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
 
 
 def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tuple[str, Any]:
-    """A problem in words, or a value that other formats can be given."""
+    """A problem in words, or a value for other formats."""
     h5py = library()
     identifier = h5py.h5a.open(dataset.id, name.encode("utf-8", "surrogateescape"))
     space = identifier.get_space()
@@ -281,7 +281,7 @@ def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tup
         return "it is of a compound type", None
     value = dataset.attrs[name]
     if isinstance(value, np.ndarray) and dtype.hasobject:
-        # No text at all is still text.
+        # Empty text is still text.
         value = value.tolist() if value.size else np.zeros(value.shape, "U1")
     if dtype.kind != "b" and h5py.check_enum_dtype(dtype) is not None:
         notes.append(f"attribute {name!r} keeps its value, not the names of its enumeration")
@@ -291,7 +291,7 @@ def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tup
 
 
 def _read_null(dtype: np.dtype[Any], name: str, notes: list[str]) -> tuple[str, Any]:
-    """What an attribute without a value is elsewhere; NetCDF writes text without characters so."""
+    """An attribute without a value, for other formats; NetCDF writes empty text this way."""
     is_text = dtype.kind == "S" or library().check_string_dtype(dtype) is not None
     if not is_text and (dtype.hasobject or dtype.fields is not None or dtype.kind not in "biufc"):
         return "it is empty, without a value", None
@@ -300,7 +300,7 @@ def _read_null(dtype: np.dtype[Any], name: str, notes: list[str]) -> tuple[str, 
 
 
 def _bytes_of(value: Any) -> int:
-    """About what a value takes."""
+    """The approximate size of a value in bytes."""
     if isinstance(value, list):
         return sum(_bytes_of(inner) + 8 for inner in value)
     return len(value) if isinstance(value, str) else int(np.asarray(value).nbytes)

@@ -1,16 +1,16 @@
-"""Shadow: an HDF5 file whose bytes on disk are those of the last checkpoint, whenever its writer is killed.
+"""Crash-safe HDF5 files: the bytes on disk are those of the last checkpoint, whenever the writer is killed.
 
-HDF5 changes its index in place, so a file whose writer dies is often torn: it does not open, or worse, it does. Here
-the library writes through a Python file object that keeps to one rule ::
+HDF5 changes its index in place, so a file whose writer dies is often damaged: it does not open, or worse, it does.
+Here the library writes through a Python file object with one rule ::
 
     ├─ what the last checkpoint left ─┼─ what came since ─────────┤
     0                               base                      the end
       changes stay in memory            written at once: nothing
-                                        on disk leads there yet
+                                        on disk refers to it yet
 
-A checkpoint syncs the new part, writes the changed pages of the old part to a side file (the redo file) and syncs that,
-and only then changes them in place. After a crash a whole redo file is carried out again; a torn one was never begun.
-Chunks are new, so their bytes go straight to disk; what stays in memory are pages of the index.
+A checkpoint syncs the new part, writes the changed pages of the old part to a side file (the redo file), syncs that,
+and only then changes the pages in place. After a crash, a complete redo file is applied again; an incomplete one was
+never applied. Chunks are new, so their bytes go straight to disk; only pages of the index stay in memory.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ENTRY = struct.Struct("<QI")
 _SUM_BYTES = 16
 
 
-class Shadow:
-    """What h5py takes as a file.
+class CheckpointFile:
+    """A file object for h5py.
 
-    HDF5 loses the number of an error, and h5py breaks where one is raised inside its calls. So an OSError is kept in
-    `error` and nothing is written after it; whoever called HDF5 asks for it (see `telling`).
+    HDF5 drops the errno of an error, and h5py breaks if an exception is raised inside its calls. So an OSError is kept
+    in `error`, nothing is written after it, and the caller of HDF5 raises it (see `raise_disk_errors`).
     """
 
     def __init__(self, path: str, *, new: bool) -> None:
@@ -56,21 +56,21 @@ class Shadow:
 
     # ---------------------------------------------------------------- what h5py calls
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the place of the next call."""
+        """Set the position of the next call."""
         self._place = offset + (0, self._place, self._size)[whence]
         return self._place
 
     def tell(self) -> int:
-        """Place of the next call."""
+        """The position of the next call."""
         return self._place
 
     def read(self, size: int = -1) -> bytes:
-        """Bytes from the current place on."""
+        """Bytes from the current position on."""
         out = bytearray(max(self._size - self._place, 0) if size < 0 else size)
         return bytes(out[: self.readinto(memoryview(out))])
 
     def readinto(self, out: memoryview) -> int:
-        """Fill a buffer from the current place on."""
+        """Fill a buffer from the current position on."""
         view, start = memoryview(out).cast("B"), self._place
         view[:] = bytes(len(view))
         self._guard(self._fetch, view, start)
@@ -78,7 +78,7 @@ class Shadow:
         return len(view)
 
     def write(self, data: memoryview) -> int:
-        """Write at the current place."""
+        """Write at the current position."""
         view, start = memoryview(data).cast("B"), self._place
         old = max(min(self._base - start, len(view)), 0)
         self._guard(self._keep, view[:old], start)
@@ -88,14 +88,14 @@ class Shadow:
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
-        """Make the file that long; on disk the part of the last checkpoint stays until the next."""
+        """Set the length of the file; on disk the last checkpoint's part stays until the next checkpoint."""
         self._size = self._place if size is None else size
         if self._size >= self._base:
             self._guard(os.ftruncate, self._descriptor, self._size)
         return self._size
 
     def flush(self) -> None:
-        """Nothing: a checkpoint is asked for by name."""
+        """Do nothing; `checkpoint` flushes."""
 
     # ---------------------------------------------------------------- what the store calls
     @property
@@ -104,11 +104,11 @@ class Shadow:
         return self._size
 
     def overwrite(self, data: Bytes, offset: int) -> None:
-        """Write bytes in place that no checkpoint has promised, such as those of a chunk that is done again."""
+        """Write bytes in place that no checkpoint covers, such as those of a repeated chunk."""
         self._put(memoryview(data).cast("B"), offset)
 
     def checkpoint(self) -> None:
-        """Make the file on disk what HDF5 has said it is; HDF5 has been flushed before."""
+        """Bring the file on disk to HDF5's current state; HDF5 must be flushed before."""
         with disk_errors("write", self.path):
             if self.error is not None:
                 raise self.error
@@ -125,7 +125,7 @@ class Shadow:
         self._base = self._size
 
     def close(self) -> None:
-        """Leave the file as the last checkpoint made it."""
+        """Close; the file stays as the last checkpoint left it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -147,7 +147,7 @@ class Shadow:
                 view[first - start : stop - start] = page[first - number * _PAGE : stop - number * _PAGE]
 
     def _keep(self, view: memoryview, start: int) -> None:
-        """Change bytes of the last checkpoint, in memory."""
+        """Change bytes of the last checkpoint in memory."""
         done = 0
         while done < len(view):
             number, inside = divmod(start + done, _PAGE)
@@ -190,23 +190,25 @@ class Shadow:
 
 
 @contextmanager
-def telling(shadow: Callable[[], Shadow | None]) -> Iterator[None]:
-    """Calls of HDF5: what the system has said comes before what HDF5 has made of it, if anything."""
+def raise_disk_errors(checkpoint_file: Callable[[], CheckpointFile | None]) -> Iterator[None]:
+    """Around calls of HDF5: raise the file's own error instead of HDF5's."""
     try:
         yield
     finally:
-        found = shadow()
+        found = checkpoint_file()
         if found is not None and found.error is not None:
             raise found.error from None
 
 
-def open_shadow(shadow: Shadow) -> Any:
-    """An `h5py.File` on a shadow; new ones can be read by every HDF5 since 1.8, as in `hdf5_file.open_file`."""
-    return library().File(shadow, "r+" if shadow.found else "w", libver=("v108", "v110"), rdcc_nbytes=1 << 20)
+def open_checkpoint_file(checkpoint_file: CheckpointFile) -> Any:
+    """An `h5py.File` on a checkpoint file; every HDF5 since 1.8 can read new ones, as with `file.open_file`."""
+    return library().File(
+        checkpoint_file, "r+" if checkpoint_file.found else "w", libver=("v108", "v110"), rdcc_nbytes=1 << 20
+    )
 
 
 def recover(path: str) -> None:
-    """Carry out what a checkpoint had decided and may not have finished; nothing where there is no such thing."""
+    """Apply a complete redo file, whose checkpoint may not have finished; do nothing if there is none."""
     redo = _redo(path)
     with disk_errors("read", redo):
         try:
@@ -214,8 +216,8 @@ def recover(path: str) -> None:
                 data = file.read()
         except FileNotFoundError:
             return
-    body, seal = data[:-_SUM_BYTES], data[-_SUM_BYTES:]
-    if len(body) < _HEAD.size or hashlib.blake2b(body, digest_size=_SUM_BYTES).digest() != seal:
+    body, checksum = data[:-_SUM_BYTES], data[-_SUM_BYTES:]
+    if len(body) < _HEAD.size or hashlib.blake2b(body, digest_size=_SUM_BYTES).digest() != checksum:
         return
     _, size, count = _HEAD.unpack_from(body)
     pages, at = [], _HEAD.size
@@ -232,8 +234,8 @@ def recover(path: str) -> None:
             os.close(descriptor)
 
 
-def forget(path: str) -> None:
-    """Remove the redo file of a file that is complete, or given up."""
+def remove_redo(path: str) -> None:
+    """Remove the redo file of a file that is complete or discarded."""
     with disk_errors("remove", path), suppress(FileNotFoundError):
         os.unlink(_redo(path))
 

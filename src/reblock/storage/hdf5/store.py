@@ -1,4 +1,4 @@
-"""One dataset of an HDF5 file: where its bytes lie, what they mean, and what HDF5 itself has to read or write."""
+"""One dataset of an HDF5 file: where its bytes are, what they mean, and what HDF5 itself must read or write."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from reblock.storage.codecs.coding import coding
 from reblock.storage.hdf5.check import find_disagreement
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve
 from reblock.storage.hdf5.filters import decode, encode, is_ours, library_note, name_encoding
-from reblock.storage.hdf5.fingerprint import break_seal
+from reblock.storage.hdf5.fingerprint import remove_fingerprint
 from reblock.storage.hdf5.foreign import Foreign, reader_of
 from reblock.storage.hdf5.index import ChunkIndex, Place, ask_index, read_index
 from reblock.storage.hdf5.metadata import Stored, write_record
-from reblock.storage.hdf5.redo import Shadow, forget, open_shadow, telling
+from reblock.storage.hdf5.redo import CheckpointFile, open_checkpoint_file, raise_disk_errors, remove_redo
 from reblock.storage.hdf5.virtual import files_of
 from reblock.storage.media.local import LOCAL
 
-#: What does not survive pickling: handles and what is quickly read again.
-_FLEETING = ("_lock", "_file", "_foreign", "_shadow", "_dataset", "_process", "_index", "_asks")
+#: Attributes that are not pickled: handles, and what is quickly read again.
+_FLEETING = ("_lock", "_file", "_foreign", "_checkpoint_file", "_dataset", "_process", "_index", "_asks")
 
 
 class Hdf5Store:
@@ -40,7 +40,7 @@ class Hdf5Store:
 
     format, decoder = "hdf5", None
     medium: Medium = LOCAL
-    """A local file: HDF5 itself opens it."""
+    """Local files, since HDF5 opens them itself."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Hdf5Store:
         inner: str,
         schema: Schema,
         stored: Stored,
-        shadow: Shadow | None = None,
+        checkpoint_file: CheckpointFile | None = None,
         file: Any = None,
         roots: Roots | None = None,
     ) -> None:
-        """`shadow` and `file` are the open handles of a dataset that HDF5 itself writes.
+        """`checkpoint_file` and `file` are the open handles of a dataset that HDF5 itself writes.
 
-        Without `roots` the file is of our own making, and HDF5 may read it in this process.
+        Without `roots` the file is one that we made, and HDF5 may read it in this process.
         """
         self.path = path
         self.inner = inner
@@ -63,15 +63,15 @@ class Hdf5Store:
         self.stored = stored
         self.roots = roots
         self._object_bytes = self.layout.object_bytes
-        # What HDF5 says of files that others made has to be checked.
+        # HDF5's statements about other people's files must be checked.
         self._checked = roots is None
         self.location = f"{path}::{inner}"
         self._mode = "r" if file is None else "r+"
-        self._reset(shadow, file)
+        self._reset(checkpoint_file, file)
 
-    def _reset(self, shadow: Shadow | None = None, file: Any = None) -> None:
+    def _reset(self, checkpoint_file: CheckpointFile | None = None, file: Any = None) -> None:
         self._lock = threading.RLock()
-        self._shadow = shadow
+        self._checkpoint_file = checkpoint_file
         self._file = file
         self._foreign: Foreign | None = None
         if self.roots is not None:
@@ -106,7 +106,7 @@ class Hdf5Store:
 
     @property
     def encoding(self) -> str:
-        """The filters, where they run here."""
+        """The filters, if we apply them."""
         return name_encoding(self.stored.pipeline) if self.reads is Way.EXTENT else ""
 
     @property
@@ -116,11 +116,11 @@ class Hdf5Store:
 
     # ---------------------------------------------------------------- where bytes lie
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002
-        """Places of chunks; each is its own unit."""
+        """Extents of chunks; each chunk is its own unit."""
         return [self._extent(unit) for unit in units]
 
     def measured(self) -> Hdf5Store:
-        """The same with the sizes of chunks, by the index that a run needs anyway."""
+        """The same store with the stored sizes of chunks, from the index that a run needs anyway."""
         if self.reads is Way.EXTENT and self.layout.is_measurable and self.stored.chunked:
             self._find((0,) * self.layout.ndim)
             if self._index is not None:
@@ -128,14 +128,14 @@ class Hdf5Store:
         return self
 
     def place(self, index: Index) -> Extent:
-        """Where the bytes of a new object go: it has been allocated at creation."""
+        """The extent of a new object, which was allocated at creation."""
         extent = self._extent(index) if self.writes is Way.EXTENT else None
         if extent is None:
             raise StorageError(f"{self.location}: HDF5 itself places object {index}")
         return extent
 
     def preamble(self, index: Index) -> Bytes:  # noqa: ARG002
-        """Nothing: objects share one file."""
+        """Empty: objects share one file."""
         return b""
 
     def _extent(self, index: Index) -> Extent | None:
@@ -151,7 +151,7 @@ class Hdf5Store:
         offset, length, mask = found
         if self.stored.raw_edges and self.layout.objects.stored(index) != self.layout.objects.box(index):
             mask = 0xFFFF_FFFF
-        # Filters shrink a chunk or add a little; a length beyond reason would cost memory before it fails.
+        # Filters shrink a chunk or add a little; an absurd length would cost memory before it fails.
         likely = length <= 2 * size + (1 << 16) if self.stored.pipeline else length == size
         if not likely or offset + length >= 1 << 63:
             raise CorruptError(
@@ -177,7 +177,7 @@ class Hdf5Store:
             return self._foreign.find(index, self.stored.shift)
 
     def _check(self) -> None:
-        """Compare some chunks with what HDF5 reads; where they differ, HDF5 reads them all."""
+        """Compare some chunks with what HDF5 reads; if one differs, HDF5 reads all of them."""
         with self._lock:
             if self._checked:
                 return
@@ -187,7 +187,7 @@ class Hdf5Store:
                 wrong = find_disagreement(self, self._index, self._foreign)
                 self._foreign.close()
                 if wrong:
-                    wrong = f"the places of chunks that it reports are not believed, since {wrong}"
+                    wrong = f"the places of chunks that it reports are not used, since {wrong}"
                     self.stored = replace(self.stored, direct=False, misplaced=wrong)
                     note = library_note("read", self.stored.pipeline, wrong)
                     self.schema = replace(self.schema, notes=(*self.schema.notes, note))
@@ -208,7 +208,7 @@ class Hdf5Store:
 
     # ---------------------------------------------------------------- through h5py
     def read_box(self, box: Box, out: npt.NDArray[Any]) -> bool:
-        """Read a box with the library's own filters and conversions; False where its chunk is not stored."""
+        """Read a box with the library's filters and conversions; False if its chunk is not stored."""
         if not box.size:
             return True
         index = self._chunk(box) if self.stored.chunked else None
@@ -228,11 +228,11 @@ class Hdf5Store:
         return there
 
     def _chunk(self, box: Box) -> Index:
-        """The chunk that a box begins in."""
+        """The chunk in which a box begins."""
         return tuple(axis.index(start) for axis, start in zip(self.layout.objects.axes, box.start, strict=True))
 
     def _corrupt(self, index: Index | None, error: CorruptError) -> CorruptError:
-        """The error with the chunk that a box begins in, where that is stored by itself."""
+        """The error with the chunk in which a box begins, if chunks are stored separately."""
         found = None if index is None or self.stored.misplaced else self._find(index)
         if index is None or found is None:
             return error
@@ -242,7 +242,7 @@ class Hdf5Store:
         )
 
     def write_box(self, box: Box, data: npt.NDArray[Any]) -> None:
-        """Write a box with the library's own filters."""
+        """Write a box with the library's filters."""
         if not box.size:
             return
         with self._calling("write"):
@@ -250,33 +250,37 @@ class Hdf5Store:
             self._open().write_direct(source, dest_sel=box.slices or ())
 
     def write_unit(self, index: Index, data: Bytes) -> None:
-        """Hand an encoded chunk to HDF5, which finds a place for it."""
+        """Pass an encoded chunk to HDF5, which places it."""
         first = tuple(axis.stored(i)[0] for axis, i in zip(self.layout.objects.axes, index, strict=True))
         with self._calling("write"):
             dataset = self._open()
-            there = ask_index(dataset, index, self.stored.shift) if self._shadow and self._shadow.found else None
-            if self._shadow and there is not None and there[1:] == (len(data), 0):
-                # An earlier attempt had come that far, and its journal had not.
-                self._shadow.overwrite(data, there[0])
+            there = (
+                ask_index(dataset, index, self.stored.shift)
+                if self._checkpoint_file and self._checkpoint_file.found
+                else None
+            )
+            if self._checkpoint_file and there is not None and there[1:] == (len(data), 0):
+                # An earlier attempt had written the chunk, but not its journal line.
+                self._checkpoint_file.overwrite(data, there[0])
                 return
             dataset.id.write_direct_chunk(first, data)
             self._index = None
 
     @contextmanager
     def _calling(self, doing: str, kind: type[StorageError] = StorageError) -> Iterator[None]:
-        """Calls of HDF5, one at a time."""
-        with self._lock, failures(doing, self.location, kind), telling(lambda: self._shadow):
+        """Call HDF5, one thread at a time."""
+        with self._lock, failures(doing, self.location, kind), raise_disk_errors(lambda: self._checkpoint_file):
             yield
 
     def _open(self) -> Any:
-        """The dataset in this process: a handle does not survive a fork or a pickle."""
+        """The dataset, opened in this process if necessary: a handle does not survive a fork or a pickle."""
         if self._dataset is None or self._process != os.getpid():
             self._process = os.getpid()
             if self._mode == "r":
                 self._file = open_file(self.path, self._mode)
             else:
-                self._shadow = Shadow(self.path, new=False)
-                self._file = open_shadow(self._shadow)
+                self._checkpoint_file = CheckpointFile(self.path, new=False)
+                self._file = open_checkpoint_file(self._checkpoint_file)
             self._dataset = resolve(self._file, self.path, parts_of(self.inner))
         return self._dataset
 
@@ -289,46 +293,46 @@ class Hdf5Store:
 
     # ---------------------------------------------------------------- the end
     def checkpoint(self) -> None:
-        """Flush HDF5's own buffers, and make that the state of the file."""
+        """Flush HDF5's buffers, and make the file durable in that state."""
         with self._calling("flush"):
             if self._file is not None:
                 self._file.flush()
-            if self._shadow is not None:
-                self._shadow.checkpoint()
-        if self._shadow is None:
+            if self._checkpoint_file is not None:
+                self._checkpoint_file.checkpoint()
+        if self._checkpoint_file is None:
             self.medium.sync(self.path)
 
     def commit(self, record: Record = NO_RECORD) -> None:
-        """Close and make durable; but for the record the metadata has been complete since creation."""
+        """Write the record, make the file durable and close it; other metadata is complete since creation."""
         with self._calling("close"):
-            break_seal(self.path)
+            remove_fingerprint(self.path)
             if record:
-                if self._shadow is None:
-                    # Through a shadow here too, so that a kill does not tear what the engine has written.
+                if self._checkpoint_file is None:
+                    # Also through a checkpoint file, so that a kill does not damage what the engine has written.
                     self._close()
                     self._mode = "r+"
                 write_record(self._open(), record)
             self._close()
-            if self._shadow is not None:
-                self._shadow.checkpoint()
-                self._shadow.close()
-                self._shadow = None
-                forget(self.path)
+            if self._checkpoint_file is not None:
+                self._checkpoint_file.checkpoint()
+                self._checkpoint_file.close()
+                self._checkpoint_file = None
+                remove_redo(self.path)
         self.medium.sync(self.path)
 
     def abort(self) -> None:
-        """Close; what came after the last checkpoint is given up."""
+        """Close, and discard everything after the last checkpoint."""
         with self._lock, failures("close", self.location, StorageError):
             try:
                 self._close()
             finally:
-                if self._shadow is not None:
-                    self._shadow.close()
-                    self._shadow = None
+                if self._checkpoint_file is not None:
+                    self._checkpoint_file.close()
+                    self._checkpoint_file = None
 
 
 def layout_of(schema: Schema) -> Layout:
-    """Chunks as objects, the last ones padded."""
+    """Chunks are objects, and the last ones are padded."""
     grid = Grid.of(schema.shape, schema.chunks, padded=True)
     raw = not schema.codec
     codec = "" if raw else str(schema.codec)

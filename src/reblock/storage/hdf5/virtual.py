@@ -1,7 +1,7 @@
-"""Virtual datasets of HDF5: which elements of other datasets they are made of.
+"""Virtual datasets of HDF5: the elements of other datasets that they consist of.
 
-HDF5 itself takes a source that is not there, or that it cannot open, for fill, and looks for it in several folders. So
-it is not asked for the elements of a virtual dataset, only for its mappings, and for the elements of each source ::
+HDF5 returns fill for a source that is missing or cannot be opened, and searches several folders for it. So HDF5 does
+not read the elements of a virtual dataset. It only returns the mappings, and reads the elements of each source ::
 
     virtual    ┌───────────┐        a mapping selects start + stride · i + j along each axis of both sides,
                │ a │ b │ a │        for i < count and j < block; axes along which it selects one element may
@@ -22,22 +22,22 @@ from reblock.geometry import Box
 from reblock.storage import checks
 from reblock.storage.hdf5.file import library
 
-#: Mappings that a virtual dataset may have.
+#: The most mappings that a virtual dataset may have.
 _MANY_MAPPINGS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """What a mapping selects along one axis."""
+class Selection:
+    """The elements that a mapping selects along one axis."""
 
     start: int
     """The first element."""
     stride: int
-    """From the start of a block to that of the next."""
+    """Distance between the starts of two blocks."""
     count: int
-    """Blocks."""
+    """Number of blocks."""
     block: int
-    """Elements of a block."""
+    """Number of elements in a block."""
 
     @property
     def length(self) -> int:
@@ -50,15 +50,15 @@ class Steps:
 
     @property
     def step(self) -> int:
-        """From an element to the next, in a block or where all are equally far apart."""
+        """Distance between two elements, within a block or if all are equally far apart."""
         return self.stride if self.block == 1 and self.count > 1 else 1
 
     def at(self, number: int) -> int:
-        """Where the element with a number lies."""
+        """The position of the element with a number."""
         return self.start + number // self.block * self.stride + number % self.block
 
     def first(self, position: int) -> int:
-        """The number of the first element that lies at a position or after it."""
+        """The number of the first element at or after a position."""
         if position <= self.start:
             return 0
         block, inside = divmod(position - self.start, self.stride)
@@ -66,20 +66,20 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one mapping says."""
+class SourceMap:
+    """One mapping from a source dataset to the virtual dataset."""
 
     file: str
-    """File of the source, as it is named; "." = the same."""
+    """File of the source, as it is named; "." = the same file."""
     name: str
-    """The source in it."""
-    virtual: tuple[Steps, ...]
-    """Which elements of the virtual dataset."""
-    source: tuple[Steps, ...] | None
-    """Which elements of the source those are; None = all."""
+    """Path of the source in its file."""
+    virtual: tuple[Selection, ...]
+    """The elements of the virtual dataset."""
+    source: tuple[Selection, ...] | None
+    """The corresponding elements of the source; None = all."""
 
-    def of(self, shape: Sequence[int], start: str) -> Part:
-        """The same with a source of some shape; an error where that has not the elements."""
+    def of(self, shape: Sequence[int], start: str) -> SourceMap:
+        """The same mapping for a source of this shape; an error if the source lacks the elements."""
         source = _all(shape) if self.source is None else self.source
         check_inside(source, shape, start)
         sizes = [[side[axis].length for axis in _long(side)] for side in (source, self.virtual)]
@@ -88,7 +88,7 @@ class Part:
         return replace(self, source=source)
 
     def pieces(self, box: Box, most: int) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-        """Slices of a box and of the source that hold the same elements, at the most so many at a time."""
+        """Corresponding slices of a box and of the source, of at most `most` elements each."""
         source = self.source or ()
         pairs = zip(_long(self.virtual), _long(source), strict=True)
         cuts = {one: (two, list(_cuts(self.virtual[one], source[two], box, one))) for one, two in pairs}
@@ -105,17 +105,17 @@ class Part:
                 yield tuple(here), tuple(there)
 
 
-def _all(shape: Sequence[int]) -> tuple[Steps, ...]:
-    return tuple(Steps(0, max(n, 1), 1, n) for n in shape)
+def _all(shape: Sequence[int]) -> tuple[Selection, ...]:
+    return tuple(Selection(0, max(n, 1), 1, n) for n in shape)
 
 
-def _long(axes: Sequence[Steps]) -> list[int]:
+def _long(axes: Sequence[Selection]) -> list[int]:
     """The axes along which more than one element is selected."""
     return [axis for axis, steps in enumerate(axes) if steps.length > 1]
 
 
-def _cuts(virtual: Steps, source: Steps, box: Box, axis: int) -> Iterator[range]:
-    """Numbers of the elements inside a box, divided where either side is not even."""
+def _cuts(virtual: Selection, source: Selection, box: Box, axis: int) -> Iterator[range]:
+    """Numbers of the elements inside a box, divided if either side is not evenly spaced."""
     now, end = virtual.first(box.start[axis]), virtual.first(box.stop[axis])
     while now < end:
         ends = (now - now % side.block + side.block for side in (virtual, source) if not side.is_even)
@@ -125,7 +125,7 @@ def _cuts(virtual: Steps, source: Steps, box: Box, axis: int) -> Iterator[range]
 
 
 def _divide(ranges: Sequence[range], most: int) -> Iterator[Sequence[range]]:
-    """The same elements in parts that are small enough, cut along the outermost axis that can be."""
+    """The same elements in small enough parts, cut along the outermost possible axis."""
     if prod(map(len, ranges)) <= most:
         yield ranges
         return
@@ -135,13 +135,13 @@ def _divide(ranges: Sequence[range], most: int) -> Iterator[Sequence[range]]:
         yield from _divide([*ranges[:axis], part, *ranges[axis + 1 :]], most)
 
 
-def _slice(steps: Steps, numbers: range, origin: int) -> slice:
+def _slice(steps: Selection, numbers: range, origin: int) -> slice:
     return slice(steps.at(numbers[0]) - origin, steps.at(numbers[-1]) - origin + 1, steps.step)
 
 
 @dataclass(frozen=True)
-class Source:
-    """A dataset that a virtual one is made of, found and allowed."""
+class SourceDataset:
+    """A source of a virtual dataset, found and allowed."""
 
     path: str
     """Its file."""
@@ -150,26 +150,26 @@ class Source:
     shape: tuple[int, ...]
     """Its shape."""
     chunk_bytes: int
-    """Bytes of its chunks."""
+    """Bytes of one of its chunks."""
     fill: Any
     """Its fill value."""
     members: tuple[Member, ...] | None = None
-    """What it is made of itself; None = it has its elements."""
+    """Its own sources, if it is virtual; None = it stores its elements."""
 
 
 @dataclass(frozen=True)
 class Member:
     """A mapping with its source."""
 
-    part: Part
+    part: SourceMap
     """The mapping."""
-    source: Source
-    """Where the elements are."""
+    source: SourceDataset
+    """The source."""
 
 
 def files_of(members: Sequence[Member] | None) -> set[str]:
-    """All files that the elements of a virtual dataset are in."""
-    found: dict[int, Source] = {}
+    """All files that hold elements of a virtual dataset."""
+    found: dict[int, SourceDataset] = {}
     todo = [member.source for member in members or ()]
     while todo:
         source = todo.pop()
@@ -181,7 +181,7 @@ def files_of(members: Sequence[Member] | None) -> set[str]:
 
 # -------------------------------------------------------------------- as HDF5 tells it
 def mappings_of(dcpl: Any, where: str) -> list[Any]:
-    """The mappings of a virtual dataset as JSON, not yet judged."""
+    """The mappings of a virtual dataset as JSON, not yet checked."""
     number = dcpl.get_virtual_count()
     if number > _MANY_MAPPINGS:
         raise FormatError(f"{where} is a virtual dataset of {number:,} mappings; at most {_MANY_MAPPINGS:,} are read")
@@ -197,7 +197,7 @@ def mappings_of(dcpl: Any, where: str) -> list[Any]:
 
 
 def _selection(space: Any) -> list[list[int]] | str:
-    """Start, stride, count and block per axis; a word for what cannot be said so."""
+    """Start, stride, count and block per axis; a word for a selection without this form."""
     h5s = library().h5s
     kind = space.get_select_type()
     if kind == h5s.SEL_ALL:
@@ -210,8 +210,8 @@ def _selection(space: Any) -> list[list[int]] | str:
 
 
 # -------------------------------------------------------------------- judged
-def read_parts(facts: Sequence[Any], shape: Sequence[int], where: str) -> tuple[Part, ...]:
-    """The mappings of a virtual dataset; FormatError for those that name no certain elements."""
+def read_parts(facts: Sequence[Any], shape: Sequence[int], where: str) -> tuple[SourceMap, ...]:
+    """The mappings of a virtual dataset; FormatError if one does not name definite elements."""
     parts = []
     for file, name, virtual, source in facts:
         start = f"{where} is a virtual dataset of {file}::{name}"
@@ -226,18 +226,18 @@ def read_parts(facts: Sequence[Any], shape: Sequence[int], where: str) -> tuple[
         there = None if source == "all" else _steps(source, start)
         if all(steps.length for steps in (*here, *(there or ()))):
             check_inside(here, shape, start)
-            parts.append(Part(_plain(file), _plain(name), here, there))
+            parts.append(SourceMap(_plain(file), _plain(name), here, there))
     return tuple(parts)
 
 
-def check_inside(axes: Sequence[Steps], shape: Sequence[int], start: str) -> None:
-    """CorruptError where a selection does not lie in an array."""
+def check_inside(axes: Sequence[Selection], shape: Sequence[int], start: str) -> None:
+    """Raise CorruptError if a selection is not inside an array."""
     if len(axes) != len(shape) or any(s.at(s.length - 1) >= n for s, n in zip(axes, shape, strict=True)):
         ends = [steps.at(steps.length - 1) + 1 for steps in axes]
         raise CorruptError(f"{start}: {ends} elements are selected of {list(shape)}")
 
 
-def _steps(facts: Sequence[Sequence[Any]], start: str) -> tuple[Steps, ...]:
+def _steps(facts: Sequence[Sequence[Any]], start: str) -> tuple[Selection, ...]:
     axes = []
     for numbers in facts:
         first, stride, count, block = (int(n) for n in numbers)
@@ -248,13 +248,13 @@ def _steps(facts: Sequence[Sequence[Any]], start: str) -> tuple[Steps, ...]:
             checks.check_integer(number, what=f"the {what} of a mapping", where=start)
         if count > 1 and stride < block:
             raise CorruptError(f"{start}: blocks of {block} elements begin every {stride}")
-        # Of a single block any stride may be said.
-        axes.append(Steps(first, stride if count > 1 else max(block, 1), count, block))
+        # A single block may have any stride.
+        axes.append(Selection(first, stride if count > 1 else max(block, 1), count, block))
     return tuple(axes)
 
 
 def _names_many(name: str) -> bool:
-    """Whether there is a %b, or a %4b, that HDF5 would put numbers in."""
+    """Whether a name has a %b or %4b, for which HDF5 would substitute numbers."""
     rest = name.replace("%%", "")
     return any(word.lstrip("0123456789").startswith("b") for word in rest.split("%")[1:])
 

@@ -1,4 +1,4 @@
-"""HDF5 files of others, read by a process of its own: on damaged metadata HDF5 crashes and loops, and we do not.
+"""Reads other people's HDF5 files in a separate process, so that HDF5's crashes and loops do not affect ours.
 
 ::
 
@@ -8,8 +8,8 @@
       .sweep()    ◀── JSON and raw bytes ───────────────────────── where the chunks lie
       .read()     ◀── JSON and raw bytes ───────────────────────── elements that only HDF5 can decode
 
-Bytes that we can decode are read from the file directly, by the engine. Starting the server takes a tenth of a
-second, a fork some milliseconds. See `hdf5_server` for the limits of a fork.
+The engine reads bytes that we can decode directly from the file. Starting the server takes a tenth of a second, a fork
+a few milliseconds. See `server` for the limits of a fork.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from reblock.storage.media.local import LOCAL
 
 _PROGRAM = (
     "import json, signal, sys; "
-    # SLURM tells every process of a job to end. This one ends with its parent, which still needs it to stop well.
+    # SLURM signals every process of a job. This one ends with its parent, which still needs it to stop cleanly.
     "[signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]; "
     "sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5.sandbox.server import main; main()"
 )
-#: HDF5 reads these variables; all but that of locks could lead it to other files or to plugins.
+#: Environment variables of HDF5; all except that of locks could lead it to other files or to plugins.
 _VARIABLES = ("HDF5_USE_FILE_LOCKING",)
 
 
-#: Descriptors from here on are not standard input, output or errors.
+#: The first descriptor that is not standard input, output or error.
 _BEYOND_STANDARD = 3
-#: How long a process is waited for that has been let go.
+#: Seconds to wait for a process to end.
 _PATIENCE_SECONDS = 1.0
 
 
 class Reader:
-    """One file, open in a process of its own."""
+    """One file that is open in a separate process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -68,13 +68,13 @@ class Reader:
             raise _not_started()
 
     def describe(self, inner: str) -> dict[str, Any]:
-        """What a dataset says of itself, or where a link leads."""
+        """The description of a dataset, or the target of a link."""
         with self._exchange("its metadata"):
             facts: dict[str, Any] = self._ask("describe", inner=inner, path=os.path.abspath(self._path))
             return facts
 
     def strangers(self) -> list[str]:
-        """What is in the file beside its one dataset, in words."""
+        """The contents of the file beside its one dataset, in words."""
         with self._exchange("its metadata"):
             return [str(one) for one in self._ask("strangers", path=os.path.abspath(self._path))]
 
@@ -84,7 +84,7 @@ class Reader:
             self._ask("reopen", inner=inner, path=os.path.abspath(self._path))
 
     def sweep(self, ndim: int, where: str) -> npt.NDArray[np.uint64] | None:
-        """Places of all chunks as rows of first element per axis, offset, size and mask; None = ask one by one."""
+        """All chunks as rows of first element per axis, offset, size and mask; None = look them up one by one."""
         rows = bytearray()
         with self._exchange("its chunk index"):
             answer = self._ask("sweep", shown=where)
@@ -96,7 +96,7 @@ class Reader:
             return None if answer == "ask" else rows_of(rows, ndim)
 
     def find(self, index: Index, shift: int, where: str) -> Place | None:
-        """Where one chunk lies."""
+        """The position of one chunk."""
         with self._exchange("its chunk index"):
             found = self._ask("ask", index=index, shift=shift, shown=where)
             return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
@@ -111,7 +111,7 @@ class Reader:
         chunk: Index | None = None,
         steps: Sequence[int] = (),
     ) -> bool:
-        """Read a box through HDF5 into a contiguous array; False where a chunk is named that is not stored.
+        """Read a box through HDF5 into a contiguous array; False if the named chunk is not stored.
 
         With `steps`, only every n-th element along each axis.
         """
@@ -122,7 +122,7 @@ class Reader:
             return bool(self._ask("read", out.reshape(-1).view(np.uint8), cost=most, room=4 * most, **words))
 
     def stored(self, chunk: Index, run: range, where: str, *, chunk_bytes: int) -> tuple[int, bytes]:
-        """How many bytes are stored of a chunk, and some of them."""
+        """The stored size of a chunk, and some of its bytes."""
         words: dict[str, Any] = {
             "chunk": chunk,
             "run": [run.start, run.stop],
@@ -134,8 +134,8 @@ class Reader:
             return size, bytes(self._raw)
 
     def close(self) -> None:
-        """Let the process go, and see it gone: it has the file locked against writers."""
-        if self._owner == os.getpid():  # a fork of this process must not hang up for it
+        """End the process and wait for it, because it has the file locked against writers."""
+        if self._owner == os.getpid():  # a fork of this process must not close it
             with suppress(OSError, ValueError):
                 self._channel.settimeout(_PATIENCE_SECONDS)
                 self._channel.shutdown(socket.SHUT_WR)
@@ -147,11 +147,11 @@ class Reader:
 
     @property
     def usable(self) -> bool:
-        """Whether the process is there, and was started by this one and not by a fork's parent."""
+        """Whether the process is running, and was started by this process and not by its parent."""
         return not self._stream.closed and self._owner == os.getpid()
 
     def __del__(self) -> None:
-        # Stores are dropped without a word; a constructor may have failed half way.
+        # Stores may be dropped without being closed; the constructor may have failed.
         if hasattr(self, "_stream"):
             self.close()
 
@@ -160,7 +160,7 @@ class Reader:
         return self._answer(out)
 
     def _answer(self, out: Flat | None = None) -> Any:
-        """What comes back; raw bytes are kept, or go to where they belong."""
+        """Receive the answer; raw bytes are returned, or written to `out`."""
         message = wire.receive(self._stream)
         if message is None:
             raise EOFError
@@ -179,32 +179,30 @@ class Reader:
 
     @contextmanager
     def _exchange(self, what: str) -> Iterator[None]:
-        """Whatever the process does instead of answering is the file's fault; after that it is not asked again."""
+        """Blame the file for any failure of the process to answer; after that the process is not used again."""
         try:
             yield
         except ReblockError:
             raise
         except (OSError, EOFError):
             self.close()
-            raise CorruptError(
-                f"{self._path}: HDF5 crashes on {what}, or does not come to an end: the file is damaged"
-            ) from None
+            raise CorruptError(f"{self._path}: HDF5 crashes or hangs on {what}: the file is damaged") from None
         except (ValueError, TypeError, LookupError) as error:
             self.close()
-            raise CorruptError(f"{self._path}: HDF5 makes no sense of {what}: {error!r:.80}") from None
+            raise CorruptError(f"{self._path}: HDF5 cannot interpret {what}: {error!r:.80}") from None
         except BaseException:
-            # Half an answer may be left.
+            # Part of an answer may be left in the socket.
             self.close()
             raise
 
 
 # ---------------------------------------------------------------- the server
 def _not_started() -> StorageError:
-    return StorageError(f"the process that reads HDF5 files ends as soon as it is started ({sys.executable})")
+    return StorageError(f"the process that reads HDF5 files ends as soon as it starts ({sys.executable})")
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two sockets, none of them in the place of a standard descriptor that is closed: a new process has its own."""
+    """Two sockets, neither with the number of a closed standard descriptor, which a new process would replace."""
     one, two = socket.socketpair()
     with one, two:
         ours, theirs = (fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _BEYOND_STANDARD) for end in (one, two))
@@ -212,7 +210,7 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 class _Server:
-    """The process that forks; one for all threads of this process."""
+    """The server process, shared by all threads of this process."""
 
     def __init__(self) -> None:
         self.control, theirs = _socket_pair()
@@ -222,13 +220,13 @@ class _Server:
             with theirs, disk_errors("start", sys.executable):
                 self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
                     words,
-                    # Threads of numerical libraries are of no use there, and take time to start.
+                    # The server does not need the threads of numerical libraries, which take time to start.
                     env={**variables, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    # Ctrl-C is for us: what is being read is still needed to stop in good order.
+                    # Ctrl-C must not reach the server: the parent still needs it to stop cleanly.
                     process_group=0,
                 )
         except BaseException:
@@ -247,23 +245,23 @@ class _Server:
         return ours
 
     def stop(self) -> None:
-        """Hang up, and see the process end."""
+        """Close the connection, and wait for the process to end."""
         with suppress(OSError):
-            # Closing is not enough where a fork of this process has the socket too.
+            # Closing is not enough if a fork of this process also has the socket.
             self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         self._process.wait()
 
 
 class _Switchboard:
-    """The server of this process, started when it is first needed."""
+    """The server of this process, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._server: _Server | None = None
 
     def connect(self) -> socket.socket:
-        """A socket to a process for one file; a server that is gone is replaced."""
+        """A socket to a process for one file; a server that has ended is replaced."""
         with self._lock:
             if self._server is not None:
                 try:
@@ -283,7 +281,7 @@ class _Switchboard:
             self._server = None
 
     def leave(self) -> None:
-        """In a fork of this process: the server is the parent's, and another thread may have held the lock."""
+        """In a fork of this process: forget the parent's server, and the lock that another thread may have held."""
         self._parents = self._server
         self._server, self._lock = None, threading.Lock()
 
