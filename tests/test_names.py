@@ -14,7 +14,6 @@ TWICE = {
     "Difference",
     "Files",
     "Job",
-    "Known",
     "Look",
     "Pass",
     "Place",

@@ -250,7 +250,7 @@ HOLDS: dict[str, tuple[str, dict[str, Any]]] = {
     "codec": ("codec", {"codec": Codec.parse("gzip:1")}),
     "fill value": ("fill_value", {"fill_value": np.float32(3)}),
     "attributes": ("attributes", {"attributes": {"units": "K"}}),
-    "names of axes": ("axes", {"axes": ("y", "x")}),
+    "axis names": ("axes", {"axes": ("y", "x")}),
 }
 
 

@@ -153,9 +153,9 @@ def test_integers() -> None:
         ("", "not valid JSON"),
         ('{"a": 1', "not valid JSON"),
         ("{'a': 1}", "not valid JSON"),
-        ("[1]", "object was expected"),
-        ("3", "object was expected"),
-        ("null", "object was expected"),
+        ("[1]", "expected a JSON object"),
+        ("3", "expected a JSON object"),
+        ("null", "expected a JSON object"),
     ],
     ids=["open", "lists", "objects", "just", "digits", "minus", "empty", "cut", "quotes", "list", "number", "null"],
 )

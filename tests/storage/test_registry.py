@@ -81,14 +81,14 @@ def test_extension_counts_where_content_says_nothing(tmp_path: Path) -> None:
 def test_of_no_known_format(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("hello")
     with pytest.raises(
-        FormatError, match=r"x\.txt: a file of no known format; .*with from_format: npy, blocks"
+        FormatError, match=r"x\.txt: a file of unknown format; .*with from_format: npy, blocks"
     ) as error:
         registry.open(str(tmp_path / "x.txt"))
     assert "\n" not in str(error.value)
-    with pytest.raises(FormatError, match="a folder of no known format"):
+    with pytest.raises(FormatError, match="a folder of unknown format"):
         registry.open(str(tmp_path))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FormatError, match="a pipe of no known format"):
+    with pytest.raises(FormatError, match="a pipe of unknown format"):
         registry.open(str(tmp_path / "pipe"))
 
 
@@ -232,7 +232,7 @@ def test_a_missing_library_is_named(strangers: Path) -> None:
 
 def test_strangers_who_fail_do_not_hide_others(strangers: Path, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(FormatError, match=r"no known format.*rude.*no_such_library"):
+    with pytest.raises(FormatError, match=r"unknown format.*rude.*no_such_library"):
         registry.open(tmp_path / "x.txt")
     with pytest.raises(UsageError, match=r"x\.dat"):
         registry.for_target("x.dat")

@@ -56,5 +56,5 @@ def test_what_numpy_zips_is_told_apart(tmp_path: Path) -> None:
 def test_what_is_short_or_unknown_is_not_guessed(tmp_path: Path) -> None:
     for data in (b"", b"C", b"CDF", b"CDF\x07", b"hello world"):
         (tmp_path / "x").write_bytes(data)
-        with pytest.raises(FormatError, match="of no known format"):
+        with pytest.raises(FormatError, match="of unknown format"):
             reblock.open(tmp_path / "x")

@@ -1,7 +1,7 @@
-"""Checks that metadata passes before anything is allocated, the same for all formats.
+"""Checks of metadata before anything is allocated, the same for all formats.
 
-Whatever a file says of itself may be wrong or hostile: each check names the place, the offending value and the
-limit in a FormatError, and gives back the value in the types that the model uses.
+What a file says about itself may be wrong or hostile. Each check raises a FormatError that names the place, the value
+and the limit, or returns the value in the types of the model.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from reblock.model.roots import Roots
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import read_whole
 
-#: Most axes of an array.
+#: The most axes of an array.
 MAX_RANK = 32
 #: Arrays, chunks and files are smaller than this, since offsets are signed 64-bit integers.
 MAX_BYTES = 1 << 63
-#: Largest element: a type's size is allocated for a fill value, whatever the shape is.
+#: The largest element; a fill value of this size is allocated, whatever the shape.
 MAX_ITEM_BYTES = 1 << 20
-#: Largest metadata document.
+#: The largest metadata document in bytes.
 MAX_JSON_BYTES = 8 << 20
-#: Most values in a metadata document: each takes some hundred bytes once it is read, three in the text.
+#: The most values in a metadata document; each takes a few hundred bytes of memory, and three in the text.
 MAX_JSON_VALUES = 500_000
-#: Deepest nesting of a metadata document.
+#: The deepest nesting of a metadata document.
 MAX_JSON_DEPTH = 64
-#: Longest integer in a metadata document; as many digits as the largest double has.
+#: The most digits of an integer in a metadata document; the largest double has as many.
 MAX_JSON_DIGITS = 309
 #: Kinds of numbers, as in `dtype.kind`.
 NUMBERS = "biufc"
-#: Kinds whose elements are opaque bytes of one size: text, dates and durations too.
+#: Kinds whose elements are opaque bytes of one size, including text, dates and durations.
 OPAQUE = "SUVmM"
 
 
 def show(value: Any) -> str:
-    """A value for a message: short, whatever it is."""
+    """A value as short text for a message."""
     if isinstance(value, int) and abs(value) >= 1 << 1024:
         return f"an integer of {value.bit_length():,} bits"
     text = repr(value)
@@ -65,7 +65,7 @@ def check_shape(value: Any, *, where: str, itemsize: int = 1) -> tuple[int, ...]
     if len(value) > MAX_RANK:
         raise FormatError(f"{where}: {len(value)} axes are more than the {MAX_RANK} that are supported")
     shape = tuple(check_integer(n, what="a length in the shape", where=where) for n in value)
-    # An empty axis must not hide others whose product overflows elsewhere.
+    # An empty axis must not hide an overflow of the others' product.
     _check_bytes(shape, itemsize, what=f"shape {list(shape)}", where=where)
     return shape
 
@@ -114,7 +114,7 @@ def _check_bytes(lengths: tuple[int, ...], itemsize: int, *, what: str, where: s
 
 # ---------------------------------------------------------------- types
 def dtype_problem(dtype: np.dtype[Any], kinds: str = NUMBERS + OPAQUE) -> str | None:
-    """Why elements of a type cannot be moved as plain bytes, or None where they can."""
+    """The reason why elements of a type cannot be moved as plain bytes, or None."""
     if dtype.hasobject:
         return f"{dtype} holds Python objects, which are not bytes"
     if dtype.fields is not None or dtype.subdtype is not None:
@@ -131,7 +131,7 @@ def dtype_problem(dtype: np.dtype[Any], kinds: str = NUMBERS + OPAQUE) -> str | 
 
 
 def check_dtype(value: Any, *, where: str, kinds: str = NUMBERS + OPAQUE) -> np.dtype[Any]:
-    """A type from its numpy name or as it is, if its elements are plain bytes."""
+    """A type, or the type with a numpy name, if its elements are plain bytes."""
     try:
         if not isinstance(value, str | np.dtype):
             raise TypeError
@@ -145,16 +145,16 @@ def check_dtype(value: Any, *, where: str, kinds: str = NUMBERS + OPAQUE) -> np.
 
 # ---------------------------------------------------------------- JSON
 def load_json(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> dict[str, Any]:
-    """The JSON object in a file of metadata; ExternalError where links lead out of its roots."""
+    """The JSON object in a metadata file; ExternalError if links lead out of its roots."""
     return parse_json(read_whole(medium, path, limit_bytes=MAX_JSON_BYTES, roots=roots), where=path)
 
 
 def parse_json(data: bytes | bytearray | memoryview, *, where: str) -> dict[str, Any]:
-    """A JSON object whose size, depth and numbers are bounded."""
+    """Parse a JSON object within limits of size, depth and digits."""
     if len(data) > MAX_JSON_BYTES:
         raise FormatError(f"{where}: {len(data):,} bytes of JSON are more than the limit of {MAX_JSON_BYTES:,}")
     text = bytes(data)
-    # Every value but the first comes after a comma, a colon or an opening bracket; in text these count as well.
+    # Every value except the first follows a comma, a colon or an opening bracket; those inside text also count.
     if (values := sum(map(text.count, (b",", b":", b"[", b"{")))) > MAX_JSON_VALUES:
         raise FormatError(f"{where}: up to {values:,} values of JSON are more than the limit of {MAX_JSON_VALUES:,}")
 
@@ -173,18 +173,18 @@ def parse_json(data: bytes | bytearray | memoryview, *, where: str) -> dict[str,
     if _depth_exceeds(value, MAX_JSON_DEPTH):
         raise FormatError(too_deep)
     if not isinstance(value, dict):
-        raise FormatError(f"{where}: a JSON object was expected, not {show(value)}")
+        raise FormatError(f"{where}: expected a JSON object, not {show(value)}")
     return value
 
 
 def check_keys(document: Mapping[str, Any], keys: Sequence[str], *, where: str) -> None:
-    """Every key is there."""
+    """Raise FormatError if a key is missing."""
     if missing := [key for key in keys if key not in document]:
         raise FormatError(f"{where}: {', '.join(map(repr, missing))} missing, there are {show(sorted(document))}")
 
 
 def _depth_exceeds(value: Any, limit: int) -> bool:
-    """Whether containers are nested deeper than `limit`; level by level, so that depth costs no stack."""
+    """Whether containers are nested deeper than `limit`; iterative, so that depth needs no stack."""
     level = [value]
     for _ in range(limit):
         level = [

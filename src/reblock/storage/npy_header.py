@@ -1,4 +1,4 @@
-"""Headers of .npy files: read through numpy with pickles off and sizes bounded, written at a chosen length."""
+"""Headers of .npy files: read by numpy without pickles and within size limits, written at a chosen length."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import read_head
 
 MAGIC = b"\x93NUMPY"
-#: Longest header text; numpy's own limit, since a header is evaluated (as a literal, but evaluated).
+#: The longest header text; numpy's own limit, because a header is evaluated as a literal.
 MAX_HEADER = 10_000
 #: Magic, version, and the longest length field.
 _PREFIX = len(MAGIC) + 2 + 4
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What a .npy file says of itself."""
+class NpyHeader:
+    """The header of a .npy file."""
 
     shape: tuple[int, ...]
     """Lengths of the axes."""
@@ -43,23 +43,23 @@ class Header:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes as they lie in the file, outermost first."""
+        """Order of the axes in the file, outermost first."""
         axes = range(len(self.shape))
         return tuple(reversed(axes) if self.fortran else axes)
 
 
-def read_header(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> Header:
-    """Header of a .npy file, checked; the elements are not looked at."""
+def read_header(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> NpyHeader:
+    """Read and check the header of a .npy file, but not its elements."""
     head, size = read_head(medium, path, _PREFIX + MAX_HEADER, roots)
     if not head.startswith(MAGIC):
         raise FormatError(f"{path}: not a .npy file: it starts with {head[:6]!r}, not {MAGIC!r}")
     if head[6:8] == b"\1\0":
         field, read = "<H", npy_format.read_array_header_1_0
     elif head[6:8] in (b"\2\0", b"\3\0"):
-        # Version 3 differs from 2 by non-ASCII field names only, and types with fields are refused below.
+        # Version 3 differs from 2 only by non-ASCII field names, and types with fields are refused below.
         field, read = "<I", npy_format.read_array_header_2_0
     else:
-        raise FormatError(f"{path}: .npy version {list(head[6:8])} is not known; 1.0, 2.0 and 3.0 are")
+        raise FormatError(f"{path}: .npy version {list(head[6:8])} is not supported; 1.0, 2.0 and 3.0 are")
     start = 8 + struct.calcsize(field)
     if len(head) < start:
         raise FormatError(f"{path}: the file ends inside its header, after {size} bytes")
@@ -70,18 +70,18 @@ def read_header(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL
         raise FormatError(f"{path}: the header has {offset:,} bytes, the file only {size:,}")
     try:
         with warnings.catch_warnings():
-            # Python 2 wrote 3L for 3; numpy reads that, and warns that it is slow.
+            # Python 2 wrote 3L for 3; numpy reads that with a warning.
             warnings.simplefilter("ignore", UserWarning)
             shape, fortran, dtype = read(BytesIO(head[8:offset]), max_header_size=MAX_HEADER)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError, IndexError) as error:
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise FormatError(f"{path}: the .npy header makes no sense: {reason}") from None
+        raise FormatError(f"{path}: the .npy header is invalid: {reason}") from None
     checked = check_dtype(dtype, where=path)
-    return Header(check_shape(shape, where=path, itemsize=checked.itemsize), checked, fortran, offset, size)
+    return NpyHeader(check_shape(shape, where=path, itemsize=checked.itemsize), checked, fortran, offset, size)
 
 
 def write_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool, length: int = 0) -> bytes:
-    """Header of a .npy file, version 1.0, made up with spaces to `length` if that is longer."""
+    """Header of a .npy file, version 1.0, padded with spaces to `length` if that is longer."""
     stream = BytesIO()
     description = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
     npy_format.write_array_header_1_0(stream, description)

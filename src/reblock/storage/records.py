@@ -1,4 +1,4 @@
-"""Records as formats store them: what a run says of the array that it made, apart from the array's own attributes.
+"""Records as formats store them: the digest and the job of an array, apart from its own attributes.
 
 ::
 
@@ -9,7 +9,7 @@
     npy        no place
 
 Readers show none of these among an array's attributes. Until 0.1 the digest was an attribute of zarr arrays and HDF5
-datasets; such a one is still read, and never taken for the user's.
+datasets; that attribute is still read, and is not mistaken for the user's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from reblock.model.schema import Record
 
-#: Attribute that had the digest until 0.1.
+#: The attribute that held the digest until 0.1.
 ATTRIBUTE = "reblock_digest"
 #: Member of a `zarr.json`.
 MEMBER = "reblock"
@@ -31,18 +31,18 @@ _JOB = re.compile(r"[!-~]{1,200}")
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """The members of a record that are there."""
+    """The members of a record that are not None."""
     return {key: text for key, text in (("digest", record.digest), ("job", record.job)) if text is not None}
 
 
 def record_from_json(value: Any) -> Record:
-    """A record as it is stored; what cannot be one is ignored, for a digest of another version is no damage."""
+    """A record from its stored form; invalid members are ignored, since a digest of another version is no damage."""
     found = value if isinstance(value, Mapping) else {}
     return Record(_matching(_DIGEST, found.get("digest")), _matching(_JOB, found.get("job")))
 
 
 def take_record(attributes: Mapping[str, Any], stored: Any = None) -> tuple[Record, dict[str, Any]]:
-    """The record of an array, and its attributes without what is ours: a copy of an array gets its own."""
+    """The record of an array, and its attributes without ours; a copy of the array gets its own."""
     found = record_from_json(stored)
     record = Record(found.digest or _matching(_DIGEST, attributes.get(ATTRIBUTE)), found.job)
     return record, {key: value for key, value in attributes.items() if key != ATTRIBUTE}

@@ -1,6 +1,6 @@
-"""The formats: a table of dotted paths and what others add by entry point; nothing is imported until it is used.
+"""The registry of formats: ours in a table, others by entry point; nothing is imported until it is used.
 
-An outside author adds a format in their own pyproject.toml ::
+Other authors add a format in their own pyproject.toml ::
 
     [project.entry-points."reblock.formats"]
     myformat = "my_package.my_format:FORMAT"
@@ -38,28 +38,30 @@ GROUP = "reblock.formats"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A format that can be had by name."""
+class Registration:
+    """A format that can be loaded by name."""
 
     name: str
     """As in `--from` and `--to`."""
     target: str
     """`module:attribute` of the Format."""
     suffixes: tuple[str, ...] | None = None
-    """File name endings, to choose by without importing; None = ask the format."""
+    """File name endings, known without importing the format; None = load it to find out."""
     needs: tuple[str, ...] = ()
-    """Libraries that it loads when it is used; looked for, not imported, when it is asked for."""
+    """Libraries that it needs; they are searched for, but not imported."""
     install: str = "pip install reblock"
-    """What makes it importable."""
+    """How to install what is missing."""
 
 
 _OWN = (
-    Known("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
-    Known("blocks", "reblock.storage.blocks.format:FORMAT", ()),
-    Known("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
-    Known("zarr", "reblock.storage.zarr.format:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
-    Known("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16'"),
-    Known(
+    Registration("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
+    Registration("blocks", "reblock.storage.blocks.format:FORMAT", ()),
+    Registration("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
+    Registration(
+        "zarr", "reblock.storage.zarr.format:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"
+    ),
+    Registration("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"),
+    Registration(
         "hdf5",
         "reblock.storage.hdf5.format:FORMAT",
         (".h5", ".hdf5", ".he5"),
@@ -75,7 +77,7 @@ def formats() -> tuple[str, ...]:
 
 
 def get(name: str) -> Format:
-    """A format by its name; UsageError where there is none or its library is missing."""
+    """A format by its name; UsageError if it is unknown or its library is missing."""
     table = _table()
     if name not in table:
         raise UsageError(f"unknown format {name!r}: use one of {', '.join(table)}")
@@ -83,7 +85,7 @@ def get(name: str) -> Format:
 
 
 def detect(path: str) -> Format:
-    """The format of what lies at a path: by content, then by extension."""
+    """The format of the file or folder at a path: by content, then by ending."""
     medium = medium_of(path)
     with disk_errors("open", path):
         found = medium.status(path)
@@ -100,7 +102,7 @@ def detect(path: str) -> Format:
                 return candidate
         except StorageError as error:
             trouble = trouble or error
-        except Exception as error:  # noqa: BLE001 - a stranger's mistake must not hide other formats
+        except Exception as error:  # noqa: BLE001 - another author's mistake must not hide other formats
             broken.append(f"format {known.name} failed: {error!r}")
     if trouble is not None:
         raise trouble
@@ -108,17 +110,16 @@ def detect(path: str) -> Format:
         raise FormatError(stranger)
     guess = _by_suffix(path) or ("blocks" if _bare_blocks(medium, path) else None)
     if guess is not None:
-        # Opening it says what is wrong better than we could.
+        # Opening it gives a better error message.
         return get(guess)
     missing = f" ({'; '.join(broken)})" if broken else ""
     raise FormatError(
-        f"{path}: {found.kind} of no known format; say which with {option('from_format')}: "
-        f"{', '.join(_table())}{missing}"
+        f"{path}: {found.kind} of unknown format; name it with {option('from_format')}: {', '.join(_table())}{missing}"
     )
 
 
 def for_target(path: str, to: str | None = None) -> Format:
-    """The format of an array that is to be made: as asked, else by the path's ending."""
+    """The format of a new array: as requested, else by the path's ending."""
     if to is not None:
         return get(to)
     name = _by_suffix(path)
@@ -128,13 +129,13 @@ def for_target(path: str, to: str | None = None) -> Format:
         endings = ", ".join(f"{suffix} ({known.name})" for known in _OWN for suffix in known.suffixes or ())
         raise UsageError(
             f"{path}: the format of a new array is not clear; end the name in {endings} or / (blocks), "
-            f"or say it with {option('to_format')}: {', '.join(_table())}"
+            f"or name it with {option('to_format')}: {', '.join(_table())}"
         )
     return get(name)
 
 
 def locate(text: str | os.PathLike[str]) -> Location:
-    """A location as people write it: a slash after the ending of a known format is what a shell has completed."""
+    """Parse a location; a slash after a known ending was added by shell completion and is dropped."""
     where = Location.parse(text)
     return replace(where, path=where.path.rstrip("/")) if where.is_folder and _by_suffix(where.path) else where
 
@@ -142,7 +143,7 @@ def locate(text: str | os.PathLike[str]) -> Location:
 def open(  # noqa: A001 - the verb of the registry
     location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()
 ) -> Store:
-    """Open an array at `PATH[::INNER]` for reading; its files may also lie in the folders in `allow`."""
+    """Open an array at `PATH[::INNER]` for reading; its files may also be in the folders in `allow`."""
     where = locate(location)
     medium = medium_of(where.path)
     if not exists(medium, where.path):
@@ -150,44 +151,44 @@ def open(  # noqa: A001 - the verb of the registry
         raise DiskError.wrap(missing, doing="open", path=where.path)
     kind = detect(where.path) if format is None else get(format)
     more = _elsewhere(medium)
-    # A format of others may be older than this argument.
+    # Another author's format may be older than this argument.
     return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
 
 
 def _elsewhere(medium: Medium) -> dict[str, Any]:
-    """The argument for a medium that is not that of local files; a format of others may be older than it."""
+    """The argument for a medium other than local files; another author's format may be older than it."""
     return {} if medium is LOCAL else {"medium": medium}
 
 
 # ---------------------------------------------------------------- the table
-def _table() -> dict[str, Known]:
-    """Every format by name; nobody can replace ours."""
+def _table() -> dict[str, Registration]:
+    """Every format by name; ours cannot be replaced."""
     own = {known.name: known for known in _OWN}
     return own | {known.name: known for known in _others(tuple(sys.path)) if known.name not in own}
 
 
 @lru_cache(maxsize=8)
-def _others(path: tuple[str, ...]) -> tuple[Known, ...]:
+def _others(path: tuple[str, ...]) -> tuple[Registration, ...]:
     """Formats of other distributions on the path."""
     if not _announced(path):
         return ()
     from importlib.metadata import entry_points
 
     return tuple(
-        Known(
+        Registration(
             entry.name,
             f"{entry.module}:{entry.attr}",
-            install="mend " + (f"the package {entry.dist.name}" if entry.dist else "the package that brings it"),
+            install="repair " + (f"the package {entry.dist.name}" if entry.dist else "the package that provides it"),
         )
         for entry in entry_points(group=GROUP)
     )
 
 
 def _announced(path: tuple[str, ...]) -> bool:
-    """Whether another distribution may bring formats.
+    """Whether another distribution may provide formats.
 
-    `importlib.metadata` takes 30 ms to load and to ask. This looks at the same files without it, and says yes where
-    distributions may be kept in another way: in an archive, or by a finder of somebody's own.
+    Loading and using `importlib.metadata` takes 30 ms. This reads the same files without it, and returns True if
+    distributions may be stored in another way: in an archive, or by a custom finder.
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return True
@@ -214,7 +215,7 @@ def _brings_formats(metadata: str) -> bool:
         return False
 
 
-def _load(known: Known) -> Format:
+def _load(known: Registration) -> Format:
     module, _, attribute = known.target.partition(":")
     try:
         for library in known.needs:
@@ -224,13 +225,13 @@ def _load(known: Known) -> Format:
     except ImportError as error:
         needs = f"the module {error.name}" if error.name else "a module"
         raise UsageError(f"format {known.name} needs {needs}, which cannot be loaded: {known.install}") from error
-    except Exception as error:  # anything may go wrong in a stranger's module, and must not hide other formats
+    except Exception as error:  # another author's module may raise anything, which must not hide other formats
         raise UsageError(f"format {known.name} cannot be loaded: {error!r}; {known.install}") from error
     return found
 
 
 def _by_suffix(path: str) -> str | None:
-    """Name of the format whose ending a path has; the longest ending wins."""
+    """Name of the format whose ending matches a path; the longest ending wins."""
     name = os.path.basename(path.rstrip("/")).lower()
     best: tuple[int, str] | None = None
     for known in _table().values():
@@ -240,7 +241,7 @@ def _by_suffix(path: str) -> str | None:
     return best[1] if best else None
 
 
-def _suffixes(known: Known) -> tuple[str, ...]:
+def _suffixes(known: Registration) -> tuple[str, ...]:
     if known.suffixes is not None:
         return known.suffixes
     try:

@@ -1,4 +1,4 @@
-"""Files of formats that reblock cannot read: known by their first bytes, so that a refusal can name them."""
+"""Files of formats that reblock cannot read, recognised by their first bytes, so that a refusal can name them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Stranger(NamedTuple):
     """A format that reblock cannot read."""
 
     name: str
-    """With its article."""
+    """Its name, with an article."""
     signature: bytes
-    """Bytes that all such files have."""
+    """Bytes that all such files contain."""
     advice: str
-    """What makes something of it that reblock can read; {path} is the file, {stem} its name without the ending."""
+    """How to convert it for reblock; {path} is the file, {stem} its name without the ending."""
     offset: int = 0
-    """Where the signature is."""
+    """Offset of the signature."""
     suffixes: tuple[str, ...] = ()
-    """Endings that such a file has; none = any."""
+    """Endings of such files; none = any."""
 
 
 _NETCDF = "`nccopy -k nc4 {path} {stem}.nc4.h5` makes one that it can"
@@ -37,7 +37,7 @@ _MATLAB = "`save -v7.3` in MATLAB makes one that it can (it is HDF5)"
 _NPZ = "`unzip {path}` gives .npy files, which it can"
 _GUNZIP = "`gunzip -k {path}` makes one to look at"
 
-#: The first that fits is told; what is told apart by its ending only comes first.
+#: The first match counts; formats that differ only by ending come first.
 _STRANGERS = (
     Stranger("a NetCDF classic file", b"CDF\x01", _NETCDF),
     Stranger("a NetCDF classic file (64-bit offset)", b"CDF\x02", _NETCDF),
@@ -68,7 +68,7 @@ _LONGEST = max(stranger.offset + len(stranger.signature) for stranger in _STRANG
 
 
 def recognise(path: str, *, medium: Medium = LOCAL) -> str | None:
-    """What a file is that reblock cannot read, and what to do; None where nobody knows."""
+    """The format of a file that reblock cannot read, and advice; None if it is unknown."""
     head = b""
     if is_file(medium, path):
         with suppress(StorageError):

@@ -1,1 +1,1 @@
-"""Block folders: one file per block, and a small manifest."""
+"""Block folders: one file per block, and a manifest."""

@@ -3,12 +3,12 @@
 ::
 
     volume/
-      reblock.json     shape, dtype, chunks, order, file names, where the elements start
+      reblock.json     shape, dtype, chunks, order, file names, offset of the elements
       0_0.npy          blocks, named by their index; clipped at the edge of the array
       0_1.npy          (blocks: .npy files, rawblocks: headerless .bin files)
 
-Chunks may be irregular. Headers of .npy blocks are made up with spaces to one length, which the manifest
-keeps as `offset`, so that no header has to be read to find the elements.
+Chunks may be irregular. Headers of .npy blocks are padded with spaces to one length, which the manifest states as
+`offset`, so that no header must be read to find the elements.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class BlocksStore(RawByExtent):
     path: str
     """The folder."""
     manifest: Manifest
-    """What `reblock.json` says."""
+    """The manifest, `reblock.json`."""
     roots: Roots | None = None
-    """The folder, links resolved, and what is allowed beside it; None for a new one."""
+    """The real folder, and other folders that are allowed; None for a new array."""
     medium: Medium = LOCAL
-    """Where the folder lies."""
+    """The medium of the folder."""
 
     @property
     def format(self) -> str:
@@ -96,13 +96,13 @@ class BlocksStore(RawByExtent):
         self.medium.sync(self.path)
 
     def commit(self, record: Record = NO_RECORD) -> None:
-        # Names of the blocks first: where the manifest is, the blocks are.
+        # Names of the blocks first: if the manifest exists, so do the blocks.
         self.medium.sync(self.path)
         write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)), self.medium)
         self.medium.sync_name(self.path)
 
     def check_first_block(self) -> None:
-        """The first block's own header agrees with the manifest; a missing block is for the reader to notice."""
+        """Check the first block's header against the manifest; a missing block is left to the reader."""
         first = (0,) * self.layout.ndim
         if self.manifest.suffix == "bin" or not self.layout.objects.count:
             return
@@ -118,7 +118,7 @@ class BlocksStore(RawByExtent):
             raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
 
     def _look_at(self, index: Index, extent: Extent) -> None:
-        """A block file that is there is a regular file of the right size, inside the roots."""
+        """Check that an existing block is a regular file of the right size, inside the roots."""
         try:
             found = self.medium.status(extent.path, roots=self.roots)
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class BlocksFormat:
     suffix: str
     """Ending of the block files, without the dot."""
     suffixes: tuple[str, ...] = ()
-    """None: a block folder is known by its manifest, and named by a trailing slash."""
+    """None: a block folder is recognised by its manifest, and requested by a trailing slash."""
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         if not is_file(medium, os.path.join(path, MANIFEST)):
@@ -151,7 +151,7 @@ class BlocksFormat:
         try:
             raw = read_manifest(path, medium.roots(path), medium=medium).suffix == "bin"
         except (FormatError, ExternalError):
-            # Still a block folder; opening it will say what is wrong with the manifest, if anything.
+            # It is still a block folder; opening it reports what is wrong with the manifest.
             raw = False
         return raw == (self.suffix == "bin")
 
@@ -177,7 +177,7 @@ class BlocksFormat:
             raise UsageError(f"{self.name}: {problem}")
         for field, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
             if value and field in asked:
-                raise UsageError(f"{self.name} are raw files: {field} {getattr(schema, field)} cannot be had; try zarr")
+                raise UsageError(f"{self.name} are raw files: {field} {getattr(schema, field)} not possible; try zarr")
         order, notes = self._order(schema, asked)
         if schema.codec:
             notes.append(f"codec {schema.codec} is not kept: {self.name} are not encoded")
@@ -199,7 +199,7 @@ class BlocksFormat:
         return _layout(schema)
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
-        """A file for each block."""
+        """One file for each block."""
         _refuse_inner(path, inner)
         return BlocksStore(path, self._manifest(schema), medium=medium)
 
@@ -217,7 +217,7 @@ class BlocksFormat:
     def _manifest(self, schema: Schema) -> Manifest:
         offset = 0
         if self.suffix == "npy":
-            # The header of the largest block is the longest, and the others are made up to it.
+            # The header of the largest block is the longest; the others are padded to its length.
             offset = len(_header(schema, _layout(schema).objects.largest))
         return Manifest(schema, self.suffix, "{index}." + self.suffix, offset)
 
@@ -227,10 +227,10 @@ class BlocksFormat:
             return schema.order, []
         if "order" in asked:
             raise UsageError(
-                f".npy blocks lie in C or Fortran order, not {list(schema.order)}; "
+                f".npy blocks are in C or Fortran order, not {list(schema.order)}; "
                 f"try {option('to_format', 'rawblocks')}"
             )
-        return straight, [f"axes lie in C order, not {list(schema.order)}: .npy blocks hold C or Fortran order only"]
+        return straight, [f"axes are in C order, not {list(schema.order)}: .npy blocks hold only C or Fortran order"]
 
 
 def _layout(schema: Schema) -> Layout:

@@ -1,4 +1,4 @@
-"""The manifest of a block folder: read with every value checked, written small.
+"""The manifest of a block folder: reads it with every value checked, and writes it.
 
 ::
 
@@ -6,15 +6,15 @@
       "reblock": 1,                     version of the manifest
       "shape": [100, 90],
       "dtype": "<f4",
-      "chunks": [40, [30, 60]],         per axis a length, or all lengths
+      "chunks": [40, [30, 60]],         a length per axis, or all lengths
       "order": [0, 1],                  axes inside a block, outermost first
       "files": "{index}.npy",           {index} is the block's index joined by _, or 0 without axes
       "offset": 128,                    bytes before the elements in each block file
       "fill_value": null,               or the element's bytes in hexadecimal
       "axes": null,                     or a name per axis
       "attributes": {},
-      "reblock_digest": "rb1-…",        digest of the elements, where one was taken
-      "reblock_job": "…"                which job made it, where it said
+      "reblock_digest": "rb1-…",        digest of the elements, if one was computed
+      "reblock_job": "…"                the job that made the folder, if known
     }
 """
 
@@ -51,7 +51,7 @@ from reblock.storage.records import record_from_json, record_to_json
 #: Name of the manifest in its folder.
 MANIFEST = "reblock.json"
 _VERSION = 1
-#: Before the names of a record's members.
+#: Prefix of the names of a record's members.
 _RECORD = "reblock_"
 #: Headers of blocks are shorter than this, see `npy_header`.
 _MAX_OFFSET = 1 << 16
@@ -59,10 +59,10 @@ _MAX_OFFSET = 1 << 16
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a block folder says of itself."""
+    """The description of a block folder."""
 
     schema: Schema
-    """What the array is."""
+    """The array's schema."""
     suffix: str
     """Kind of the block files: npy or bin."""
     files: str
@@ -75,7 +75,7 @@ class Manifest:
         return self.files.replace("{index}", "_".join(map(str, index)) or "0")
 
     def is_block(self, name: str, counts: Sequence[int]) -> bool:
-        """Whether a file name is that of a block, of which there are so many along each axis."""
+        """Whether a file name is that of a block, in a grid with `counts` blocks along each axis."""
         before, _, after = self.files.partition("{index}")
         if len(name) <= len(before) + len(after) or not (name.startswith(before) and name.endswith(after)):
             return False
@@ -90,11 +90,11 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
     if not exists(medium, path):
         with disk_errors("open", folder):
             count = len(medium.entries(folder))
-        raise FormatError(f"{folder}: {MANIFEST} is missing, without which a folder of {count} files has no shape")
+        raise FormatError(f"{folder}: {MANIFEST} is missing, so the shape of a folder of {count} files is unknown")
     found = load_json(path, roots, medium=medium)
     check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
     if found["reblock"] != _VERSION:
-        raise FormatError(f"{path}: version {show(found['reblock'])} is not known; {_VERSION} is")
+        raise FormatError(f"{path}: version {show(found['reblock'])} is not supported; {_VERSION} is")
     dtype = check_dtype(found["dtype"], where=path)
     shape = check_shape(found["shape"], where=path, itemsize=dtype.itemsize)
     order = found.get("order")
@@ -114,7 +114,7 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
         raise FormatError(f"{path}: offset {offset} in .{suffix} blocks; 0 in .bin and at most {_MAX_OFFSET} in .npy")
     straight = tuple(range(len(shape)))
     if suffix == "npy" and schema.order not in (straight, straight[::-1]):
-        raise FormatError(f"{path}: order {list(schema.order)} in .npy blocks, which lie in C or Fortran order")
+        raise FormatError(f"{path}: order {list(schema.order)} in .npy blocks, which are in C or Fortran order")
     return Manifest(schema, suffix, files, offset)
 
 
@@ -140,7 +140,7 @@ def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> N
 
 
 def _check_files(value: Any, path: str) -> tuple[str, str]:
-    """Kind and pattern of the block files; a pattern stays inside the folder."""
+    """Kind and pattern of the block files; the pattern must stay inside the folder."""
     if not isinstance(value, str) or value.count("{index}") != 1 or set(value) & set("/\\\0"):
         raise FormatError(f"{path}: files must be a file name with one {{index}}, not {show(value)}")
     for suffix in ("npy", "bin"):

@@ -36,13 +36,13 @@ class NpyStore(RawByExtent):
     path: str
     """The file."""
     schema: Schema
-    """What it holds."""
+    """Its schema."""
     offset: int
     """Bytes before the first element."""
     roots: Roots | None = None
-    """The file itself, links resolved, where it was there before."""
+    """The real file; None for a new one."""
     medium: Medium = LOCAL
-    """Where the file lies."""
+    """The medium of the file."""
 
     @property
     def format(self) -> str:
@@ -71,7 +71,7 @@ class NpyStore(RawByExtent):
         return Extent(self.path, self.offset, self.layout.nbytes)
 
     def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - there is only one object
-        # `create` has written it; whoever writes the file anew, to rename it later, needs it again.
+        # `create` has written it; a writer that replaces the whole file needs it again.
         return _header(self.schema, self.offset)
 
     def checkpoint(self) -> None:
@@ -119,7 +119,7 @@ class NpyFormat:
             raise UsageError(f"npy: {problem}")
         for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
             if value and name in asked:
-                raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} cannot be had; try zarr")
+                raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} is not possible; try zarr")
         order, notes = self._order(schema, asked)
         whole = _one_chunk(schema.shape)
         if "chunks" in asked and Grid.of(schema.shape, schema.chunks).count > 1:
@@ -131,7 +131,7 @@ class NpyFormat:
         if schema.attributes:
             notes.append(f"attributes {', '.join(schema.attributes)} are not kept: npy has none")
         if schema.axes is not None:
-            notes.append(f"names of axes {', '.join(schema.axes)} are not kept: npy has none")
+            notes.append(f"axis names {', '.join(schema.axes)} are not kept: npy has none")
         return replace(
             schema,
             chunks=whole,
@@ -173,8 +173,8 @@ class NpyFormat:
         if schema.order in (straight, straight[::-1]):
             return schema.order, []
         if "order" in asked:
-            raise UsageError(f"npy holds C or Fortran order only, not axes {list(schema.order)}; try rawblocks")
-        return straight, [f"axes lie in C order, not {list(schema.order)}: npy holds C or Fortran order only"]
+            raise UsageError(f"npy holds only C or Fortran order, not axes {list(schema.order)}; try rawblocks")
+        return straight, [f"axes are in C order, not {list(schema.order)}: npy holds only C or Fortran order"]
 
 
 def _layout(schema: Schema) -> Layout:
