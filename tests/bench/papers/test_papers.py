@@ -112,6 +112,11 @@ def test_figure_5_time(cells: list[Cell]) -> None:
     table = figure_5_time(cells)
     assert all(ratio >= 1 for ratio in column(table, "auto_speed_up"))
     assert "the thesis 2.2 ×" in table.notes[0]
+    assert list(zip(column(table, "baseline_paper"), column(table, "keep_paper"), strict=True)) == list(
+        papers.FIGURE_5B
+    )
+    gains = [baseline / keep for baseline, keep in papers.FIGURE_5B]
+    assert max(gains) == pytest.approx(papers.SPEED_UP[4], abs=0.05)
 
 
 def test_lacking_bytes_are_found_by_bisection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from reblock import api
 from reblock.bench.files import empty, evict_array
 from reblock.bench.notify import Notify
 from reblock.bench.papers.arrays import Cancelled, bench_folder, check_cancelled, make_blocks, never
-from reblock.bench.papers.figures import FIGURE_5B, ITEM_BYTES, Config
+from reblock.bench.papers.figures import FIGURE_5B, FIGURE_5B_GB, ITEM_BYTES, Config
 from reblock.engine import Report
 from reblock.errors import UsageError
 from reblock.model import Device
@@ -287,7 +287,7 @@ def _time_table(runs: Sequence[ConfigRun], side: int) -> Table:
             continue
         split = run.split
         base = next((one.split for one in runs if one.number == run.number and one.strategy == "baseline"), None)
-        paper = FIGURE_5B[run.number] if run.budget == 4 * 10**9 and run.strategy == "keep" else None
+        paper = FIGURE_5B[run.number] if run.budget == FIGURE_5B_GB * 10**9 and run.strategy == "keep" else None
         rows.append(
             (
                 run.number, run.budget, run.strategy,
