@@ -9,18 +9,9 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "reblock"
 #: Names that still have two meanings. Remove a name here once it has one; add none.
 TWICE = {
-    "Blocks",
-    "Decoder",
     "Difference",
-    "Files",
-    "Job",
-    "Look",
-    "Pass",
-    "Place",
     "Side",
     "Staging",
-    "Visit",
-    "Window",
 }
 
 

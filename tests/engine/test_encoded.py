@@ -16,7 +16,8 @@ from reblock.engine.pipeline.readers import encoded
 from reblock.model import Decoder
 from reblock.model.codec import Codec
 from reblock.storage import registry
-from reblock.storage.codecs import decoders as zarr_decoders
+from reblock.storage.codecs import registry as codecs
+from reblock.storage.codecs import zstd
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the compiled loop was not built")
 
@@ -57,10 +58,11 @@ def test_other_codecs_are_decoded_by_python(text: str, tmp_path: Path) -> None:
 
 
 def test_a_library_that_exports_nothing_has_no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(zarr_decoders._FUNCTIONS, "zstd", ("numcodecs.zstd", "no_such_function"))
-    zarr_decoders._find.cache_clear()
-    assert zarr_decoders.decoder(Codec.parse("zstd:1")) is None
-    zarr_decoders._find.cache_clear()
+    assert codecs.decoder(Codec.parse("zstd:1")) is not None
+    monkeypatch.setattr(zstd, "_MODULE", "numcodecs.lz4")
+    zstd._decoder.cache_clear()
+    assert codecs.decoder(Codec.parse("zstd:1")) is None
+    zstd._decoder.cache_clear()
 
 
 def test_a_decoder_of_another_kind_is_not_called() -> None:

@@ -19,13 +19,12 @@ from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks,
 from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import dividing, proportional
+from reblock.storage import registry
 from reblock.storage.codecs.coding import coding
+from reblock.storage.codecs.registry import is_checksum
 
 #: How fast elements are scattered without the compiled loop, over how fast with it: chunks of 64 KiB, two cores.
 WITHOUT_LOOP = 0.15
-
-#: Stage that ends a codec in a checksum, by format.
-_CHECKSUMS = {"zarr": "crc32c", "zarr2": "crc32c", "hdf5": "fletcher32"}
 
 
 def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any) -> Schema:
@@ -59,13 +58,12 @@ def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, code
 def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, checksum: bool) -> Schema:
     """What the target will be: the nearest to what is wanted that its format can hold, with a checksum if asked for."""
     schema = kind.adapt(wanted, asked)
-    if not checksum or any(name in _CHECKSUMS.values() for name in schema.codec.names):
+    if not checksum or any(map(is_checksum, schema.codec.stages)):
         return schema
-    name = _CHECKSUMS.get(kind.name)
-    if name is None:
-        having = ", ".join(_CHECKSUMS)
+    if not kind.checksum:
+        having = ", ".join(name for name in registry.formats() if registry.get(name).checksum)
         raise UsageError(f"{option('checksum')}: {kind.name} has no place for checksums of chunks; {having} have")
-    codec = Codec((*schema.codec.stages, Stage.of(name)))
+    codec = Codec((*schema.codec.stages, Stage.of(kind.checksum)))
     schema = kind.adapt(replace(schema, codec=codec), {*asked, "codec"})
     return replace(schema, notes=tuple(dict.fromkeys(schema.notes)))
 

@@ -261,6 +261,10 @@ class Format(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """File name endings, with the dot."""
 
+    @property
+    def checksum(self) -> str:
+        """The codec that adds a checksum to a chunk; "" where the format has no place for one."""
+
     def probe(self, path: str, *, medium: Medium = ...) -> bool:
         """Whether the content of an existing path looks like this format."""
 

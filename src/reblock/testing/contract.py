@@ -97,6 +97,7 @@ class FormatContract(UnfinishedContract):
         assert isinstance(kind, Format)
         assert kind.name.isidentifier()
         assert all(suffix.startswith(".") for suffix in kind.suffixes)
+        assert isinstance(kind.checksum, str)
 
     def test_stores_say_what_they_are(self, root: str) -> None:
         store = self.round_trip(root, Schema((6, 4), np.dtype("<i4"), (3, 2)))

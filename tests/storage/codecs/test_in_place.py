@@ -16,9 +16,10 @@ import reblock
 from reblock.model import Schema
 from reblock.model.codec import Codec
 from reblock.model.store import fresh
-from reblock.storage.codecs import compiled, in_place
+from reblock.storage.codecs import blosc, compiled, zstd
+from reblock.storage.codecs.blosc import BloscSettings
 from reblock.storage.codecs.chain import Chain
-from reblock.storage.codecs.in_place import STEP_BYTES, Blosc
+from reblock.storage.codecs.in_place import STEP_BYTES
 from reblock.storage.hdf5.filters import decode, encode, pipeline_of
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.files import describe
@@ -136,9 +137,9 @@ def test_zarr_python_reads_shards_that_were_made_in_place(
 @pytest.mark.parametrize("name", ["smooth", "counts", "nothing, then noise"])
 def test_groups_of_blocks_make_the_frame_of_all(name: str, cname: str, typesize: int) -> None:
     data, room, _ = with_room(CASES[name])
-    settings = Blosc(cname, 2, 1, typesize, 0)
+    settings = BloscSettings(cname, 2, 1, typesize, 0)
     theirs = np.frombuffer(numcodecs.Blosc(cname, 2, 1, typesize=typesize).encode(CASES[name]), np.uint8)
-    ours = in_place.blosc(data, room, fresh, settings)
+    ours = blosc.compress(data, room, fresh, settings)
     assert ours is not None
     if theirs[2] & 2:  # it did not compress, and was stored as it is
         assert ours.size <= data.size + data.size // PART
@@ -149,10 +150,10 @@ def test_groups_of_blocks_make_the_frame_of_all(name: str, cname: str, typesize:
 
 def test_blosc_says_where_it_cannot() -> None:
     data, room, _ = with_room(noise(8 << 20))
-    settings = Blosc("lz4", 5, 1, 4, 0)
+    settings = BloscSettings("lz4", 5, 1, 4, 0)
     for unfit in (settings._replace(clevel=0), settings._replace(blocksize=256)):
-        assert in_place.blosc(data, room, fresh, unfit) is None
-    assert in_place.blosc(data[: STEP_BYTES + 1], room[: STEP_BYTES + 100_000], fresh, settings) is None
+        assert blosc.compress(data, room, fresh, unfit) is None
+    assert blosc.compress(data[: STEP_BYTES + 1], room[: STEP_BYTES + 100_000], fresh, settings) is None
     assert same_bits(data, room[: data.size])
 
 
@@ -170,7 +171,7 @@ def test_memory_that_is_too_short_is_left_alone(text: str) -> None:
 def test_without_the_libraries(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chain, data = Chain(Codec.parse(text), np.dtype("<f4")), CASES["smooth"][: 1 << 20]
     ours = chain.encode(data)
-    for module in (compiled, in_place):
+    for module in (compiled, blosc, zstd):
         monkeypatch.setattr(module, "library", lambda _: None)
     monkeypatch.setattr("reblock.storage.codecs.zlib_streams.library", lambda _: None)
     theirs, back = chain.encode(data), np.zeros_like(data)

@@ -144,6 +144,8 @@ class BlocksFormat:
     """Ending of the block files, without the dot."""
     suffixes: tuple[str, ...] = ()
     """None: a block folder is recognised by its manifest, and requested by a trailing slash."""
+    checksum: str = ""
+    """None: block files have no place for one."""
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         if not is_file(medium, os.path.join(path, MANIFEST)):

@@ -17,7 +17,7 @@ HEADER_BYTES = _HEADER.size
 _VERSION = 2
 
 
-class Header(NamedTuple):
+class BloscHeader(NamedTuple):
     """The header of a frame."""
 
     inner: int
@@ -43,7 +43,7 @@ class Header(NamedTuple):
         return _HEADER.pack(_VERSION, *self)
 
 
-def read_header(data: bytes, stored_bytes: int | None) -> Header:
+def read_header(data: bytes, stored_bytes: int | None) -> BloscHeader:
     """The header that stored bytes begin with; `stored_bytes` is the size of the frame, where that is known.
 
     The library trusts a header, and crashes the process when it lies: ValueError where one may not be decoded. The
@@ -53,7 +53,7 @@ def read_header(data: bytes, stored_bytes: int | None) -> Header:
     if len(data) < HEADER_BYTES:
         raise ValueError(f"a header of {HEADER_BYTES} bytes expected, {len(data)} bytes stored")
     version, *fields = _HEADER.unpack(data[:HEADER_BYTES])
-    header = Header(*fields)
+    header = BloscHeader(*fields)
     if version != _VERSION or header.width < 1:
         raise ValueError(f"version {version} and type size {header.width} where 2 and at least 1 are expected")
     if stored_bytes is not None and header.stored_bytes != stored_bytes:

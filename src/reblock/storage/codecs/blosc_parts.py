@@ -8,7 +8,7 @@ decodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,15 +18,14 @@ from reblock.errors import CorruptError, UnevenError
 from reblock.geometry import Grid
 from reblock.model.layout import Layout
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Index
-from reblock.storage.codecs.blosc_frame import HEADER_BYTES, Header, read_header
-from reblock.storage.codecs.chain import Chain
+from reblock.storage.codecs.blosc_frame import HEADER_BYTES, BloscHeader, read_header
 
 #: The table and the page that it ends in must have room where a block will have it.
 _PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Parts:
+class BloscParts:
     """How every chunk of an array is divided."""
 
     shape: tuple[int, ...]
@@ -80,7 +79,7 @@ class Parts:
         starts = np.frombuffer(data, "<u4", self.count, HEADER_BYTES).tolist()
         return [self._extent(path, starts, self._number(place), header) for place in places]
 
-    def _extent(self, path: str, starts: list[int], number: int, header: Header) -> Extent:
+    def _extent(self, path: str, starts: list[int], number: int, header: BloscHeader) -> Extent:
         # The fields that the own header of a part repeats.
         mask = header.flags | header.width << 8 | header.inner << 16
         if header.is_raw:
@@ -97,20 +96,30 @@ class Parts:
             number = number * self.counts[axis] + place[axis]
         return number
 
-    def decode(self, chain: Chain, data: Bytes, extent: Extent, out: Flat) -> None:
-        """Decode a part into exactly `out.size` bytes."""
+    def decode(self, whole: Callable[[Bytes, Flat], None], data: Bytes, extent: Extent, out: Flat) -> None:
+        """Decode a part into exactly `out.size` bytes; `whole` does that for frames."""
         begin, mask = HEADER_BYTES + 4, extent.mask
-        header = Header(mask >> 16 & 0xFF, mask & 0xFF, mask >> 8 & 0xFF, out.size, out.size, begin + len(data))
+        header = BloscHeader(mask >> 16 & 0xFF, mask & 0xFF, mask >> 8 & 0xFF, out.size, out.size, begin + len(data))
         if not header.is_raw:
-            chain.decode(header.pack() + begin.to_bytes(4, "little") + data, out)
+            whole(header.pack() + begin.to_bytes(4, "little") + data, out)
         elif len(data) == out.size:
             out[:] = np.frombuffer(data, np.uint8)
         else:
             raise CorruptError(f"blosc: {len(data):,} bytes stored, {out.size:,} expected")
 
 
-def find(layout: Layout, chunks: Sequence[int], head: bytes) -> Parts | None:
-    """How a chunk is divided whose frame begins with a header; None where blocks are no boxes, or there is only one."""
+class BloscDivider:
+    """How Blosc divides chunks."""
+
+    head_bytes = HEADER_BYTES
+    """Bytes of a header."""
+
+    def __call__(self, layout: Layout, chunks: Sequence[int], head: bytes) -> BloscParts | None:
+        """How a chunk is divided whose frame begins with a header; None where blocks are no boxes, or only one."""
+        return _find(layout, chunks, head)
+
+
+def _find(layout: Layout, chunks: Sequence[int], head: bytes) -> BloscParts | None:
     try:
         header = read_header(head, None)
     except ValueError:
@@ -128,5 +137,5 @@ def find(layout: Layout, chunks: Sequence[int], head: bytes) -> Parts | None:
     if odd or rest > 1:
         return None
     counts = tuple(chunk // length for chunk, length in zip(chunks, shape, strict=True))
-    parts = Parts(tuple(shape), counts, layout.order, header.block_bytes)
+    parts = BloscParts(tuple(shape), counts, layout.order, header.block_bytes)
     return parts if parts.table_bytes + _PAGE_BYTES <= parts.part_bytes else None

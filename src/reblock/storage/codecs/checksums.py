@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
+from reblock.storage.codecs.in_place import append
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, Rule, integer, one_of
 
 #: Bytes of a checksum.
 SUM_BYTES = 4
@@ -98,3 +101,36 @@ def _ranked(sums: npt.NDArray[np.uint32]) -> int:
 def _fold(value: int) -> int:
     """Modulo 65535 as the algorithm has it: a sum that is not 0 never becomes 0."""
     return (value - 1) % _MODULUS + 1 if value else 0
+
+
+# -------------------------------------------------------------------- registrations
+def _decode(job: DecodeJob) -> Flat:
+    if job.data.size < SUM_BYTES or not job.fits(job.data.size, more=SUM_BYTES):
+        raise ValueError(f"{job.data.size:,} bytes stored, {job.out.size + SUM_BYTES:,} expected")
+    parts = np.split(job.data, [SUM_BYTES if at_start(job.stage) else job.data.size - SUM_BYTES])
+    found, body = parts if at_start(job.stage) else reversed(parts)
+    stored, computed = int.from_bytes(found.tobytes(), "little"), checksum(job.stage, body)
+    if stored != computed:
+        raise ValueError(f"checksum {stored:#010x} stored, {computed:#010x} computed")
+    return body
+
+
+def _encode(job: EncodeJob) -> Flat:
+    added = np.frombuffer(checksum(job.stage, job.data).to_bytes(SUM_BYTES, "little"), np.uint8)
+    return np.concatenate([added, job.data]) if at_start(job.stage) else append(job.data, added, job.room)
+
+
+def _checksum(name: str, rules: Mapping[str, Rule], idle: Mapping[str, Any]) -> Registration:
+    return Registration(
+        name, Role.CHECKSUM, _decode, _encode, rules=rules, idle=idle, size=lambda _, nbytes, __: nbytes + SUM_BYTES
+    )
+
+
+_LOCATION = {"location": one_of("start", "end")}
+CODECS = (
+    _checksum("crc32c", _LOCATION, {"location": "end"}),
+    _checksum("crc32", _LOCATION, {"location": "start"}),
+    _checksum("adler32", _LOCATION, {"location": "start"}),
+    _checksum("jenkins_lookup3", {"initval": integer(0, 2**32 - 1)}, {"initval": 0, "prefix": None}),
+    _checksum("fletcher32", {}, {}),
+)

@@ -15,8 +15,8 @@ from typing import Any
 from reblock.model.store import Flat
 
 
-class Part(ctypes.Structure):
-    """zstd's input or output: memory, and how much of it was used."""
+class StreamBuffer(ctypes.Structure):
+    """Input or output of a zstd stream: memory, and how much of it was used."""
 
     _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_size_t), ("used", ctypes.c_size_t))
 
@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ZSTD_CCtx_setParameter": (_SIZE, _POINTER, _INT, _INT),
         "ZSTD_CCtx_setPledgedSrcSize": (_SIZE, _POINTER, ctypes.c_ulonglong),
         "ZSTD_compress2": (_SIZE, _POINTER, *_MEMORY, *_MEMORY),
-        "ZSTD_compressStream2": (_SIZE, _POINTER, ctypes.POINTER(Part), ctypes.POINTER(Part), _INT),
+        "ZSTD_compressStream2": (_SIZE, _POINTER, ctypes.POINTER(StreamBuffer), ctypes.POINTER(StreamBuffer), _INT),
         "ZSTD_estimateCCtxSize": (_SIZE, _INT),
         "ZSTD_estimateCStreamSize": (_SIZE, _INT),
         "ZSTD_isError": (ctypes.c_uint, _SIZE),
@@ -68,10 +68,13 @@ def library(module: str) -> Any:
     return found
 
 
-def address(module: str, function: str) -> int:
-    """Where a function of a module is; AttributeError, ImportError, OSError or TypeError where there is none."""
-    found = getattr(ctypes.CDLL(import_module(module).__file__), function)
-    return ctypes.cast(found, ctypes.c_void_p).value or 0
+def address(module: str, function: str) -> int | None:
+    """Address of a function; None where the module is not installed, or does not export it."""
+    try:
+        found = getattr(ctypes.CDLL(import_module(module).__file__), function)
+    except (AttributeError, ImportError, OSError, TypeError):
+        return None
+    return ctypes.cast(found, ctypes.c_void_p).value
 
 
 def memory(data: Flat) -> tuple[int, int]:

@@ -10,7 +10,13 @@ one assignment of the transposed array, and holds no lock of the interpreter mea
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from reblock.model.codec import Stage
 from reblock.model.store import Flat
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, integer
 
 
 def shuffle(data: Flat, width: int, out: Flat) -> Flat:
@@ -41,3 +47,42 @@ def _whole(data: Flat, width: int) -> int:
     """Bytes of whole elements; 0 where their order cannot change."""
     count = data.size // width if width > 1 else 0
     return count * width if count > 1 else 0
+
+
+def _width(stage: Stage, dtype: np.dtype[Any]) -> int:
+    return int(stage.get("elementsize", dtype.itemsize))
+
+
+def _decode(job: DecodeJob) -> Flat:
+    size, width = job.data.size, _width(job.stage, job.dtype)
+    if size % width or not job.fits(size):
+        raise ValueError(f"{size:,} bytes stored, {job.out.size:,} in elements of {width} expected")
+    return unshuffle(job.data, width, job.out[:size])
+
+
+def _encode(job: EncodeJob) -> Flat:
+    size = job.data.size
+    return shuffle(job.data, _width(job.stage, job.dtype), job.scratch("planes", size)[:size])
+
+
+def _size(stage: Stage, nbytes: int, dtype: np.dtype[Any]) -> int:
+    if nbytes % (width := _width(stage, dtype)):
+        raise ValueError(f"shuffle of {width}-byte elements does not divide a chunk of {nbytes:,} bytes")
+    return nbytes
+
+
+def _complete(settings: dict[str, Any], dtype: np.dtype[Any]) -> None:
+    settings.setdefault("elementsize", dtype.itemsize)
+
+
+CODEC = Registration(
+    "shuffle",
+    Role.REORDER,
+    _decode,
+    _encode,
+    rules={"elementsize": integer(1, 1 << 16)},
+    size=_size,
+    defaults={"elementsize": 4},
+    typed="elementsize",
+    complete=_complete,
+)

@@ -45,6 +45,7 @@ class Hdf5Format:
 
     name = "hdf5"
     suffixes = (".h5", ".hdf5", ".he5")
+    checksum = "fletcher32"
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         """Whether there is an HDF5 signature, possibly after a user block."""

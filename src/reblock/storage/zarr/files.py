@@ -12,8 +12,10 @@ from reblock.errors import FormatError
 from reblock.model.codec import Stage
 from reblock.model.schema import Schema
 from reblock.storage.checks import parse_json
-from reblock.storage.codecs.stages import FILTERS, config, config_v3
+from reblock.storage.codecs.configs import config
+from reblock.storage.codecs.registry import is_filter
 from reblock.storage.records import MEMBER, RECORD_FILE, record_to_json
+from reblock.storage.zarr.codec_objects import config_v3
 from reblock.storage.zarr.meta import DIMENSIONS, Meta, parse_v2, parse_v3
 from reblock.storage.zarr.values import dtype_json_v3, fill_to_json
 
@@ -61,7 +63,7 @@ def document_v3(schema: Schema) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = []
     if schema.order != tuple(range(schema.ndim)):
         codecs.append({"name": "transpose", "configuration": {"order": list(schema.order)}})
-    filters = [stage for stage in schema.codec.stages if stage.name in FILTERS]
+    filters = [stage for stage in schema.codec.stages if is_filter(stage)]
     others = schema.codec.stages[len(filters) :]
     codecs += [*_codecs_v3(filters, schema.dtype), to_bytes, *_codecs_v3(others, schema.dtype)]
     if schema.shards is not None:
@@ -98,7 +100,7 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
     """The `.zarray` and the `.zattrs` of an adapted schema."""
     configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
     # A chain whose last stage is a filter has no compressor.
-    last = configs.pop() if configs and schema.codec.stages[-1].name not in FILTERS else None
+    last = configs.pop() if configs and not is_filter(schema.codec.stages[-1]) else None
     attributes = dict(schema.attributes)
     if schema.axes is not None:
         attributes[DIMENSIONS] = list(schema.axes)

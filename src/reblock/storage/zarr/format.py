@@ -19,11 +19,9 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
-from reblock.storage.codecs import blosc_parts
-from reblock.storage.codecs.blosc_frame import HEADER_BYTES
-from reblock.storage.codecs.blosc_parts import Parts
 from reblock.storage.codecs.chain import Chain
-from reblock.storage.codecs.decoders import decoder
+from reblock.storage.codecs.registration import Parts
+from reblock.storage.codecs.registry import decoder, divider
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import check_folder, exists, is_file, read_head
@@ -181,19 +179,19 @@ class ZarrStore(ByExtent):
 
     def divided(self) -> Store | None:
         chunks = [cut for cut in self.schema.chunks if isinstance(cut, int)]
-        stages = self.meta.chain.codec.stages if isinstance(self.meta.chain, Chain) else ()
-        if [stage.name for stage in stages] != ["blosc"] or self.meta.shard or len(chunks) < max(self.layout.ndim, 1):
+        divide = divider(self.meta.chain.codec) if isinstance(self.meta.chain, Chain) else None
+        if divide is None or self.meta.shard or len(chunks) < max(self.layout.ndim, 1):
             return None
-        found = {blosc_parts.find(self.layout, chunks, head) for head in self._heads()}
+        found = {divide(self.layout, chunks, head) for head in self._heads(divide.head_bytes)}
         return replace(self, parts=found.pop()) if len(found) == 1 and None not in found else None
 
-    def _heads(self) -> Iterator[bytes]:
+    def _heads(self, size: int) -> Iterator[bytes]:
         """The first bytes of some of the stored chunks."""
         grid = self.layout.objects
         for number in sorted({n * (grid.count - 1) // (_HEADS - 1) for n in range(_HEADS)}) if grid.count else ():
             index = tuple(map(int, np.unravel_index(number, grid.counts)))
             try:
-                yield read_head(self.medium, self._path(index), HEADER_BYTES, self.roots)[0]
+                yield read_head(self.medium, self._path(index), size, self.roots)[0]
             except DiskError as error:
                 if error.errno != errno.ENOENT:
                     raise
@@ -213,7 +211,7 @@ class ZarrStore(ByExtent):
     # ---------------------------------------------------------------- what bytes mean
     def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:
         if self.parts is not None and isinstance(self.meta.chain, Chain):
-            self.parts.decode(self.meta.chain, data, extent, out)
+            self.parts.decode(self.meta.chain.decode, data, extent, out)
         else:
             self.meta.chain.decode(data, out, scratch)
 
@@ -260,6 +258,8 @@ class ZarrFormat:
     """Version of new arrays."""
     suffixes: tuple[str, ...] = (".zarr",)
     """File name endings."""
+    checksum: str = "crc32c"
+    """The codec that adds a checksum to a chunk."""
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         names = ("zarr.json", ".zarray", ".zgroup")[self.version == 2 :]

@@ -19,8 +19,10 @@ from reblock.model.schema import Schema
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
 from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.coding import coding, shard_coding
-from reblock.storage.codecs.stages import CHECKSUMS, FILTERS, stage_of, stage_of_v3
+from reblock.storage.codecs.configs import stage_of
+from reblock.storage.codecs.registry import is_checksum, is_filter
 from reblock.storage.records import MEMBER, take_record
+from reblock.storage.zarr.codec_objects import stage_of_v3
 from reblock.storage.zarr.nested import Nested
 from reblock.storage.zarr.values import dtype_v2, dtype_v3, fill_from_json
 
@@ -316,7 +318,7 @@ class _Pipe:
                 stages.append(_stage_v3(name, settings, dtype, where, to_bytes=to_bytes))
         if not to_bytes:
             raise FormatError(f"{where}: none of the codecs turns elements into bytes: {show(value)}")
-        if shard is not None and any(stage.name in FILTERS for stage in stages):
+        if shard is not None and any(map(is_filter, stages)):
             raise FormatError(f"{where}: codec {stages[0].name!r} around sharding_indexed is not supported")
         _check_native(stages, dtype, where)
         return cls(order, dtype, tuple(stages), shard)
@@ -329,7 +331,7 @@ def _byte_order(endian: Any, dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
 
 
 def _stage_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any], where: str, *, to_bytes: bool) -> Stage:
-    if name.startswith("numcodecs.") and name.removeprefix("numcodecs.") in FILTERS:
+    if name.startswith("numcodecs."):
         # zarr-python fills these in from the array's type.
         own = {"fixedscaleoffset": "dtype", "quantize": "dtype", "astype": "decode_dtype"}
         if key := own.get(name.removeprefix("numcodecs.")):
@@ -340,7 +342,7 @@ def _stage_v3(name: str, settings: Mapping[str, Any], dtype: np.dtype[Any], wher
         stage = stage_of_v3(name, settings, dtype)
     except ValueError as error:
         raise FormatError(f"{where}: {error}") from None
-    if (stage.name in FILTERS) == to_bytes:
+    if is_filter(stage) == to_bytes:
         raise FormatError(f"{where}: codec {name!r} is {'after' if to_bytes else 'before'} the codec to bytes")
     return stage
 
@@ -353,7 +355,7 @@ def _check_elementwise(stages: list[Stage], where: str) -> None:
 
 def _check_native(stages: list[Stage], dtype: np.dtype[Any], where: str) -> None:
     """Refuse numcodecs filters on byte-swapped elements, which zarr-python misreads."""
-    filters = [stage.name for stage in stages if stage.name in FILTERS and stage.name != "bitround"]
+    filters = [stage.name for stage in stages if is_filter(stage) and stage.name != "bitround"]
     if filters and not dtype.isnative:
         raise FormatError(f"{where}: codec 'numcodecs.{filters[0]}' with byte-swapped elements is not supported")
 
@@ -375,7 +377,7 @@ def _shard(
     if 16 * prod(counts) > INDEX_BYTES:
         raise FormatError(f"{where}: {prod(counts):,} chunks per shard, the limit is {INDEX_BYTES // 16:,}")
     index = _Pipe.of(settings.get("index_codecs", _INDEX_CODECS), len(shape) + 1, np.dtype("u8"), where)
-    odd = [stage.name for stage in index.stages if stage.name not in CHECKSUMS]
+    odd = [stage.name for stage in index.stages if not is_checksum(stage)]
     odd += ["transpose"] if index.order != tuple(range(len(shape) + 1)) else []
     odd += ["sharding_indexed"] if index.shard is not None else []
     if odd:

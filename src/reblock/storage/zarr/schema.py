@@ -17,7 +17,7 @@ from reblock.model.schema import Schema
 from reblock.storage.attributes import is_text, to_json
 from reblock.storage.checks import dtype_problem, show
 from reblock.storage.codecs.chain import Chain, trial
-from reblock.storage.codecs.stages import FILTERS, V3, check, check_v3, lossless, specified
+from reblock.storage.codecs.registry import CODECS, check, find, is_filter
 from reblock.storage.conventions import (
     FILL_VALUE,
     fill_attribute,
@@ -25,6 +25,7 @@ from reblock.storage.conventions import (
     with_singles,
     without_ties,
 )
+from reblock.storage.zarr.codec_objects import V3, check_v3, is_specified
 from reblock.storage.zarr.files import describe
 from reblock.storage.zarr.meta import INDEX_BYTES, axes_v2
 from reblock.storage.zarr.values import UNSTABLE_KINDS, extended, fill_bits_lost
@@ -33,8 +34,6 @@ from reblock.storage.zarr.values import UNSTABLE_KINDS, extended, fill_bits_lost
 USUAL = Codec.parse("blosc:zstd:3:shuffle")
 #: The same for chunks that are too large for Blosc.
 USUAL_LONG = Codec.parse("zstd:3")
-#: The most bytes of a chunk that a codec accepts.
-_MOST_BYTES = {"blosc": 2**31 - 17, "lz4": 0x7E000000}
 
 
 class _Adapter:
@@ -167,7 +166,7 @@ class _Adapter:
     # ------------------------------------------------------------ codec
     def codec(self, chunk_bytes: int) -> Codec:
         codec = self.schema.codec
-        lossy = [stage for stage in codec.stages if stage.name in FILTERS and not _keeps(stage, self.dtype)]
+        lossy = [stage for stage in codec.stages if is_filter(stage) and not _keeps(stage, self.dtype)]
         if lossy:
             loss = f"codec {', '.join(stage.name for stage in lossy)} does not keep every bit"
             if "codec" in self.asked:
@@ -177,30 +176,30 @@ class _Adapter:
                 codec = Codec(tuple(stage for stage in codec.stages if stage not in lossy))
         if self.version == 3 and "codec" not in self.asked:
             codec = self.zlib_as_gzip(codec)
-        usual = USUAL if chunk_bytes <= _MOST_BYTES["blosc"] else USUAL_LONG
+        usual = USUAL_LONG if _most_bytes(USUAL, chunk_bytes) < chunk_bytes else USUAL
         if problem := self.codec_problem(codec, chunk_bytes):
             self.give_up("codec", problem, f"{usual} is used")
             return usual
-        if self.version == 3 and (others := [stage.name for stage in codec.stages if not specified(stage)]):
+        if self.version == 3 and (others := [stage.name for stage in codec.stages if not is_specified(stage)]):
             self.notes.append(f"codec {', '.join(others)} is not in zarr v3's specification: some readers lack it")
         return codec
 
     def codec_problem(self, codec: Codec, chunk_bytes: int) -> str | None:
         """The reason why a codec cannot be written, or None."""
         for stage in codec.stages:
-            if self.version == 3 and "codec" not in self.asked and not specified(stage):
+            if self.version == 3 and "codec" not in self.asked and not is_specified(stage):
                 return f"codec {codec} is not in zarr v3, which has {', '.join(sorted(V3))}; zarr2 has more"
-            if chunk_bytes > (most := _MOST_BYTES.get(stage.name, chunk_bytes)):
+            if chunk_bytes > (most := _most_bytes(Codec((stage,)), chunk_bytes)):
                 return f"codec {stage.name} takes at most {most:,} bytes, a chunk has {chunk_bytes:,}"
         try:
             for stage in codec.stages:
                 check(stage)
                 if self.version == 3:
                     check_v3(stage, self.dtype)
-            if any(stage.name in FILTERS for stage in codec.stages):
+            if any(map(is_filter, codec.stages)):
                 trial(codec, self.dtype)
             Chain(codec, self.dtype).sizes(chunk_bytes)
-            filters = [stage.name in FILTERS for stage in codec.stages]
+            filters = [is_filter(stage) for stage in codec.stages]
             if self.version == 3 and filters != sorted(filters, reverse=True):
                 raise ValueError("in zarr v3, filters of elements must come before codecs of bytes")
         except ValueError as error:
@@ -239,12 +238,18 @@ def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:
     return replace(adapted, notes=tuple(dict.fromkeys(adapter.notes)))
 
 
+def _most_bytes(codec: Codec, chunk_bytes: int) -> int:
+    """The most bytes of a chunk that a codec accepts; those of the chunk where there is no limit."""
+    limits = (CODECS[name].max_bytes for name in codec.names if name in CODECS)
+    return min((limit for limit in limits if limit is not None), default=chunk_bytes)
+
+
 def _keeps(stage: Stage, dtype: np.dtype[Any]) -> bool:
     try:
         check(stage)
     except ValueError:
         return True  # reported later, with its own message
-    return lossless(stage, dtype)
+    return find(stage.name).lossless(stage, dtype)
 
 
 def _gzip(stage: Stage) -> Stage:
