@@ -27,10 +27,12 @@ from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
+from reblock.storage.blocks.library import open_with_numpy
 from reblock.storage.blocks.manifest import MANIFEST, Manifest, read_manifest, write_manifest
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.conventions import with_singles, without_ties
+from reblock.storage.library import LibraryArray
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL, draft_name
 from reblock.storage.media.small import check_folder, exists, is_file
@@ -173,6 +175,10 @@ class BlocksFormat:
             for name, kind in medium.entries(path):
                 if kind == FOLDER or not (name in own or manifest.is_block(name, counts)):
                     yield name
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - links are followed anyway
+        _refuse_inner(path, inner)
+        return open_with_numpy(path)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):

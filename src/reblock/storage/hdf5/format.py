@@ -28,10 +28,13 @@ from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve, si
 from reblock.storage.hdf5.filters import pipeline_of
 from reblock.storage.hdf5.fingerprint import check_fingerprint, save_fingerprint
 from reblock.storage.hdf5.foreign import find
+from reblock.storage.hdf5.library import open_with_h5py
 from reblock.storage.hdf5.metadata import describe_own
 from reblock.storage.hdf5.redo import CheckpointFile, open_checkpoint_file, raise_disk_errors, recover, remove_redo
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store, layout_of
+from reblock.storage.library import LibraryArray
+from reblock.storage.location import Location
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
 from reblock.storage.roots import FileRoots
@@ -65,6 +68,10 @@ class Hdf5Format:
         _require_local(path, medium)
         with closing(Reader(path)) as reader:
             yield from reader.strangers()
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:
+        """Open a dataset with h5py."""
+        return open_with_h5py(Location(path, inner), allow)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         """The nearest schema that a dataset can have."""

@@ -23,9 +23,11 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
+from reblock.storage.library import LibraryArray
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import is_file, read_head
+from reblock.storage.npy.library import open_with_numpy
 from reblock.storage.npy_header import MAGIC, read_header, write_header
 
 
@@ -114,6 +116,10 @@ class NpyFormat:
         more = read_head(medium, path, 0)[1] - place.offset - (place.length or 0)
         if more:
             yield f"{more:,} bytes after the array"
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - a single file
+        _refuse_inner(path, inner)
+        return open_with_numpy(path)
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):

@@ -22,6 +22,8 @@ from reblock.storage.checks import load_json, show
 from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.registration import Parts
 from reblock.storage.codecs.registry import decoder, divider
+from reblock.storage.library import LibraryArray
+from reblock.storage.location import Location
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import check_folder, exists, is_file, read_head
@@ -29,6 +31,7 @@ from reblock.storage.records import RECORD_FILE
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.contents import strangers
 from reblock.storage.zarr.files import describe, metadata_files
+from reblock.storage.zarr.library import open_with_zarr_python
 from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
 from reblock.storage.zarr.schema import adapt
 
@@ -286,6 +289,9 @@ class ZarrFormat:
         found, roots = self.open(path, "", medium=medium), medium.roots(path)
         if isinstance(found, ZarrStore):
             yield from strangers(medium, path, _parts(path, found.inner), found.meta, roots)
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - links are followed anyway
+        return open_with_zarr_python(Location(path, inner))
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         return adapt(schema, asked, self.version)
