@@ -1,4 +1,4 @@
-"""Files of arrays are opened, looked at and changed by media only; whoever else does it is listed here, with a reason."""
+"""Only media open, look at and change files of arrays; modules that do so as well are listed here with a reason."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _NEXT = "durability of runs goes through a workspace of the medium in the next s
 ALLOWED = {
     # Libraries of formats, from the packages of their formats.
     "storage/hdf5/file.py": "h5py opens HDF5 files by path",
+    "storage/hdf5/foreign.py": "HDF5 names other files by path, relative to where the file really is",
+    "storage/hdf5/metadata.py": "HDF5 names other files by path, relative to where the file really is",
     "storage/hdf5/redo.py": "the file object that h5py writes through, and its redo file",
     "storage/hdf5/plugins.py": "looks for libraries of filters, which are no files of arrays",
     "storage/zarr/library.py": "zarr-python opens folders by path, to be a second reader",
@@ -30,6 +32,8 @@ ALLOWED = {
     "storage/roots.py": "resolves links of local paths for the local medium",
     "api/machine.py": "reads the memory limits of this machine",
     "api/request.py": "reads the description of a device",
+    "api/recall.py": "looks for the description of a device",
+    "engine/native/loading.py": "looks for the compiled library",
     # Runs: lock, staging, journal, publishing, scratch and free space.
     "runs/apart.py": _NEXT,
     "runs/attempt.py": _NEXT,
@@ -37,12 +41,10 @@ ALLOWED = {
     "runs/lock.py": _NEXT,
     "runs/replace.py": _NEXT,
     "runs/scratch.py": _NEXT,
-    "runs/source.py": _NEXT,
     "runs/space.py": _NEXT,
     "runs/staging.py": _NEXT,
     "runs/unfinished.py": _NEXT,
     "api/job.py": _NEXT,
-    "api/recall.py": _NEXT,
 }
 
 #: Functions of modules that touch files; None = all of them.

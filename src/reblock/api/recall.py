@@ -14,7 +14,7 @@ from reblock.api.request import find_device
 from reblock.engine import View
 from reblock.geometry.grid import Cut
 from reblock.model import Device, Schema
-from reblock.storage.location import Location
+from reblock.storage.location import Location, absolute
 from reblock.storage.roots import FileRoots
 
 #: Options of `run`; all others are those of `plan`.
@@ -28,8 +28,8 @@ def remember(given: Mapping[str, Any], view: View, target: Location, wanted: Sch
     where = Location.parse(view.store.location)
     ranges = zip(view.region.start, view.region.stop, strict=True)
     known = {
-        "source": str(Location(os.path.abspath(where.path), where.inner)),
-        "target": str(Location(os.path.abspath(target.path), target.inner)) + ("/" if target.is_folder else ""),
+        "source": str(Location(absolute(where.path), where.inner)),
+        "target": str(Location(absolute(target.path), target.inner)) + ("/" if target.is_folder else ""),
         "chunks": ",".join(map(_cut_text, wanted.chunks)),
         "shards": ",".join(map(str, wanted.shards or ())),
         "transpose": ",".join(map(str, view.axes)),

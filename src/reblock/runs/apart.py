@@ -21,6 +21,8 @@ Identity = tuple[int, int]
 
 def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str]]) -> None:
     """UsageError where the target, or one of the places beside it (what it is, and its path), meets the source."""
+    if not source.medium.is_local:
+        return  # the target is a local file
     written = [(f"target {target}", _Place(target.path)), *((f"{what} {path}", _Place(path)) for what, path in places)]
     own = Location.parse(source.location).path
     for read in _own_paths(source):

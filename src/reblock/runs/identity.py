@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from reblock.engine import View
 from reblock.model import Format, Plan, Schema, element
 from reblock.runs.source import Source
 from reblock.storage import attributes
-from reblock.storage.location import Location
+from reblock.storage.location import Location, absolute
 
 #: Differences that a message names.
 _SHOWN = 3
@@ -26,7 +25,7 @@ def identify(
     kind, schema = made
     problem = {
         "source": {
-            "array": str(Location(os.path.abspath(where.path), where.inner)),
+            "array": str(Location(absolute(where.path), where.inner)),
             "format": view.store.format,
             "layout": view.store.layout.to_json(),
             **source.identity,
@@ -35,7 +34,7 @@ def identify(
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
         "target": {
-            "array": str(Location(os.path.abspath(target.path), target.inner)),
+            "array": str(Location(absolute(target.path), target.inner)),
             "format": kind.name,
             **_describe(schema),
         },

@@ -7,7 +7,6 @@ the write boxes that were made of such files are read again, and compared with t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,8 @@ from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
 from reblock.model import Layout, Pass, Sums
 from reblock.runs.journal import Integers, Journal
-from reblock.storage.media.files import disk_errors
+from reblock.storage.location import absolute
+from reblock.storage.media.registry import medium_of
 
 #: Files that a message names.
 _SHOWN = 3
@@ -63,7 +63,7 @@ class Source:
         more = now["chunks"]["present"] - before["chunks"]["present"]
         if before["chunks"] != now["chunks"]:
             began_ns = header["source"]["newest_ns"]
-            found += map(os.path.abspath, self.seen.touched(self.seen.again(began_ns), began_ns))
+            found += map(absolute, self.seen.touched(self.seen.again(began_ns), began_ns))
         return _in_words(list(dict.fromkeys(found)), more)
 
     # ---------------------------------------------------------------- the end
@@ -124,14 +124,13 @@ class Source:
 def look(paths: Sequence[str]) -> Files:
     """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
     seen: Files = []
-    for path in map(os.path.abspath, paths):
-        with disk_errors("look at", path):
-            try:
-                found = os.stat(path)
-            except FileNotFoundError:
-                seen.append((path, None))
-                continue
-        seen.append((path, [found.st_ino, found.st_size, found.st_mtime_ns]))
+    for path in map(absolute, paths):
+        try:
+            found = medium_of(path).status(path)
+        except FileNotFoundError:
+            seen.append((path, None))
+        else:
+            seen.append((path, [found.identity, found.size, found.modified_ns]))
     return seen
 
 

@@ -48,3 +48,8 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.path}::{self.inner}" if self.inner else self.path
+
+
+def absolute(path: str) -> str:
+    """A path from the root of the file system; a URL is complete as it is."""
+    return path if "://" in path else os.path.abspath(path)
