@@ -1,7 +1,8 @@
-"""Problems on real files: making them, and holding a run against its prediction."""
+"""Problems on files and in memory: making them, and comparing a run with its prediction."""
 
 from __future__ import annotations
 
+import io
 import random
 from collections import defaultdict
 from dataclasses import replace
@@ -18,6 +19,8 @@ from reblock.geometry import Box, Grid
 from reblock.model import Plan, Problem, Schema, Store
 from reblock.planner import choose
 from reblock.storage import registry
+from reblock.storage.media.memory import MEMORY
+from reblock.storage.media.registry import medium_of
 from reblock.testing.recording import RecordingMedium
 
 
@@ -29,24 +32,27 @@ def cuts(rng: random.Random, length: int, *, regular: bool) -> int | tuple[int, 
     return tuple(b - a for a, b in zip([0, *inner], [*inner, length], strict=True))
 
 
-def make(folder: Path, name: str, format_name: str, shape: tuple[int, ...], chunks, order=(), **more) -> Store:
+def make(folder: Path | str, name: str, format_name: str, shape: tuple[int, ...], chunks, order=(), **more) -> Store:
     """A fresh store of two-byte elements."""
     kind = registry.get(format_name)
     schema = kind.adapt(Schema(shape, np.dtype("u2"), chunks, order=order, **more), {"chunks"})
-    return kind.create(str(folder / name), "", schema)
+    path = f"{folder}/{name}"
+    return kind.create(path, "", schema, medium=medium_of(path))
 
 
 def fill(store: Store, array: np.ndarray) -> None:
     """Write an array into a fresh store by the simplest pass there is."""
     objects = store.layout.objects.clipped()
     whole = Grid.whole(array.shape)
-    source = Path(store.location).parent / f"seed-{Path(store.location).name}.npy"
-    np.save(source, array)
-    view = View.whole(registry.open(str(source)))
+    stream, seed = io.BytesIO(), f"memory://seeds/{id(store)}.npy"
+    np.save(stream, array)
+    MEMORY.write(seed, [stream.getbuffer()])
+    view = View.whole(registry.open(seed))
     problem = Problem(view.layout, store.layout, 1 << 30, PRESETS["nvme"])
     plan = choose(problem, strategy="naive").plan
     execute_in_order(replace(plan.passes[0], read=objects, tasks=whole), view, store)
     store.commit()
+    MEMORY.remove(seed)
 
 
 def header(store: Store) -> int:
@@ -56,16 +62,16 @@ def header(store: Store) -> int:
 def check_pass(plan: Plan, problem: Problem, view: View, target: Store, wanted: np.ndarray) -> None:
     (sweep,) = plan.passes
     (predicted,) = estimate_passes(plan, problem)
-    medium = RecordingMedium()
-    measured = execute_in_order(sweep, replace(view, store=medium.of(view.store)), medium.of(target))
+    source, sink = RecordingMedium(view.store.medium), RecordingMedium(target.medium)
+    measured = execute_in_order(sweep, replace(view, store=source.of(view.store)), sink.of(target))
     reads, writes = predicted.source, predicted.target
-    assert medium.counts(writing=False, skip=header(view.store)) == (reads.opens, reads.runs, reads.bytes)
-    assert medium.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
+    assert source.counts(writing=False, skip=header(view.store)) == (reads.opens, reads.runs, reads.bytes)
+    assert sink.counts(writing=True, skip=header(target)) == (writes.opens, writes.runs, writes.bytes)
     assert (measured.source, measured.target) == (reads, writes)
     assert measured.held_elements * target.layout.itemsize == predicted.held_bytes
     assert max(measured.peak_bytes, least_box_bytes(target.layout)) == buffer_bytes(sweep, target.layout)
     assert measured.write_boxes == sweep.writes.count
-    check_written_once(medium)
+    check_written_once(sink)
     target.commit()
     assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
 
