@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from reblock.cost import PRESETS
-from reblock.cost.estimate import ideal_seconds, one_pass_seconds
+from reblock.cost.estimate import SERIAL, ideal_seconds, one_pass_seconds
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Layout, Problem
@@ -89,7 +89,7 @@ def test_units_that_meet_more_than_memory_holds_are_read_again() -> None:
     memory = (4 << 30, (256 << 20) + source.unit_memory_bytes, 256 << 20)
     roomy, eighth, tight = (Problem(source, target, one, device) for one in memory)
     assert one_pass_seconds(roomy) == ideal_seconds(roomy)
-    again = source.nbytes / device.read_bytes_per_second
+    again = source.nbytes * (1 / device.read_bytes_per_second + SERIAL / device.memory_bytes_per_second)
     assert one_pass_seconds(eighth) == pytest.approx(ideal_seconds(tight) + 7 * again)
     assert one_pass_seconds(tight) == pytest.approx(ideal_seconds(tight) + 8 * again)
     decision = choose(tight)

@@ -2,8 +2,8 @@
 
 A device says how fast a codec is at its usual level. Others are that fast times a factor, measured on float32 fields of
 smooth values with noise in their last digits (one core, numcodecs 0.16). Levels between those that were measured lie
-between them in proportion. Where a device file names the settings themselves, such as `gzip:9` or `blosc:lz4:5`, that
-rate is taken.
+between them in proportion. Where a device names the settings themselves, such as `gzip:9` or `blosc:lz4:5`, or a whole
+codec such as `shuffle+gzip:9`, that rate is taken.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def codec_rate(rates: dict[str, float], codec: str, *, encoding: bool) -> float:
     """Decoded bytes per second of the slowest stage of a codec that has a rate; no limit without a codec."""
     if not codec:
         return inf
+    if codec in rates:
+        return rates[codec]
     found = [rate for stage in _stages(codec) if (rate := _stage_rate(rates, stage, encoding=encoding)) is not None]
     return min(found) if found else rates.get("default", inf)
 

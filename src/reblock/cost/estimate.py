@@ -24,6 +24,9 @@ from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Tra
 #: The part of a pass's time that is lost where reading and writing cannot go on at the same time.
 STALL = 0.25
 
+#: The part of the shorter one of moving bytes and working on them that does not happen beside the longer one.
+SERIAL = 0.2
+
 #: Memory that takes no time worth counting.
 LITTLE_BYTES = 64 << 20
 
@@ -147,19 +150,26 @@ def pass_seconds(
 ) -> Any:
     """Time of a pass: reads and writes take turns on one device and overlap on two; the cores work beside them.
 
-    Slabs are fresh memory, all of them.
+    Slabs are fresh memory, all of them. ::
+
+        moved   ████████████████████            bytes, opens and jumps on the devices
+        worked  ░░██████████                    scattering, decoding, encoding and system calls on all cores
+                ├┤ SERIAL of the shorter one: the first reads, the last writes
     """
     from_device, to_device = devices
-    reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second)
-    writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second)
+    reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second, source.stored_part)
+    writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second, target.stored_part)
     writing = writing + target.objects.count * to_device.create_seconds / to_device.depth
     moved = reading + writing if from_device == to_device else _larger(reading, writing)
     working = _larger(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
     working = working + reads.bytes / codec_rate(from_device.decode_bytes_per_second, source.codec, encoding=False)
     working = working + writes.bytes / codec_rate(to_device.encode_bytes_per_second, target.codec, encoding=True)
+    working = working + reads.opens * from_device.visit_seconds + writes.opens * to_device.visit_seconds
+    working = working + target.objects.count * to_device.make_seconds
     if slabs:
         working = working + writes.bytes / to_device.fresh_bytes_per_second
-    return _larger(moved, working)
+    longer = _larger(moved, working)
+    return longer + SERIAL * (moved + working - longer)
 
 
 def _larger(one: Any, two: Any) -> Any:
@@ -221,8 +231,8 @@ def touching_seconds(held: Any, cached: Any, device: Device) -> Any:
     return (_larger(held - LITTLE_BYTES, 0) + cached) / device.fresh_bytes_per_second
 
 
-def moving_seconds(side: Counts, device: Device, rate: float) -> Any:
-    """Time that one side's opens, jumps and bytes take."""
+def moving_seconds(side: Counts, device: Device, rate: float, part: float = 1.0) -> Any:
+    """Time that one side's opens, jumps and bytes take; `part` of the bytes are stored."""
     jumps = side.seeks - side.opens
     waits = side.opens * (device.open_seconds + device.far_seek_seconds) + jumps * device.seek_seconds
-    return side.bytes / rate + waits / device.depth
+    return side.bytes * part / rate + waits / device.depth

@@ -32,6 +32,10 @@ class Device:
     """Rate of scattering elements from units into write buffers, all cores."""
     fresh_bytes_per_second: float = 2e9
     """Rate at which memory is touched for the first time: the system finds and clears every page."""
+    visit_seconds: float = 15e-6
+    """Work of the cores for one visit to an object: to open and close it; all cores together."""
+    make_seconds: float = 60e-6
+    """Work of the cores for a new object: to make, sync and note it; all cores together."""
     decode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)
     """Decoded bytes per second by codec name, all cores; `default` for the rest."""
     encode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)

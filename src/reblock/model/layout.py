@@ -86,6 +86,8 @@ class Layout:
     """What encoding and decoding take; None = what a codec of so many stages takes at the most."""
     stored_bytes: tuple[int, ...] = ()
     """Bytes that are stored of the units with most of them, the largest first; none = as a codec may make them."""
+    stored_part: float = 1.0
+    """Stored bytes over bytes of elements, as far as known: devices move stored bytes. Only time depends on it."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
