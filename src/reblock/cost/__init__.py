@@ -1,4 +1,4 @@
-"""Prices without running: exact counts of opens, runs, bytes and memory, and seconds on a device."""
+"""The price of a plan without running it: exact counts of opens, runs, bytes and memory, and seconds on a device."""
 
 from reblock.cost.device import PRESETS
 from reblock.cost.estimate import estimate, estimate_pass

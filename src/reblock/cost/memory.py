@@ -1,8 +1,8 @@
 """The exact peak of memory, by recursion over the axes of a sweep.
 
-What is held at step p of a sweep is *read so far − written so far*. Both are prefix counts in lexicographic
-order, so for axis d and its read block p let r(p) be the block's length, w(p) the length of the write blocks
-that p completes, R(p) and W(p) their sums before p, and V the volume of the axes inside d. Then ::
+A sweep holds *read so far − written so far* at step p. Both are prefix counts in lexicographic order. For axis d and
+its read block p, let r(p) be the block's length, w(p) the length of the write blocks that p completes, R(p) and W(p)
+their sums before p, and V the volume of the axes inside d. Then ::
 
     peak_d(α, β) = max over p of (α·R(p) − β·W(p))·V + peak_{d+1}(α·r(p), β·w(p))
     innermost      max over p of (α·R(p) − β·W(p)) + α·r(p)
@@ -11,14 +11,14 @@ that p completes, R(p) and W(p) their sums before p, and V the volume of the axe
       R  ├───────┼───────┼───────┤        at the second read block: R = 8, r = 8,
       W  ├───────────┼───────────┤        W = 0 before it, w = 12 completed by it
 
-Only distinct pairs (r, w) recurse, and of the positions that share a pair only the corners of their hull can
-be the maximum. Along an axis that repeats, the terms are linear in the number of periods, so the first and
-the last two periods are enough. With a task grid the peak is the largest over the classes of tasks.
+Only distinct pairs (r, w) recurse, and of the positions that share a pair only the corners of their hull can be the
+maximum. Along a periodic axis the terms are linear in the number of periods, so the first and the last two periods are
+enough. With a task grid, the peak is the largest over the classes of tasks.
 
-What the engine allocates follows the same recursion with r(p) = the length of write blocks first touched at p:
-it keeps one buffer per write box, from its first element to its last. Where memory does not allow that, it takes the
-memory of a write box in slabs, when a read box first touches them: then r(p) is the block's length again along the
-outer axes of a write box's memory.
+The engine's allocation follows the same recursion with r(p) = the length of write blocks first touched at p: it keeps
+one buffer per write box, from its first element to its last. If memory does not allow that, it allocates a write box in
+slabs, when a read box first touches them: then r(p) is the block's own length along the outer axes of a write box's
+memory.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from reblock.geometry.overlap import QUICK_CUTS, stretches
 from reblock.model import Access, Layout, Pass, Plan
 from reblock.model.accounting import array_bytes, with_pages, with_records, with_room, without_records
 
-#: Classes of tasks along one axis, and combinations of them, beyond which a task grid is refused.
+#: The most classes of tasks along one axis, and the most combinations of them; a task grid with more is refused.
 MANY_CLASSES = 4096
 
-#: Different steps along one axis beyond which a read grid is refused.
+#: The most different steps along one axis; a read grid with more is refused.
 MANY_STEPS = 1 << 18
 
-#: Bytes of write buffers that the engine has for boxes that are complete and not yet written, if the budget allows.
+#: Bytes of write buffers for boxes that are complete and not yet written, if the budget allows.
 LEAST_BEHIND, MOST_BEHIND = 16 << 20, 1 << 30
-#: A peak up to which there is a box for every unit in flight.
+#: Up to this peak, there is a box for every unit in flight.
 LITTLE_PEAK = 192 << 20
 
-#: Slabs are cut along an axis only where a write box has this many contiguous bytes inside it: a slab ends in the
-#: middle of a page, once for each such stretch.
+#: Slabs are cut along an axis only if a write box has at least this many contiguous bytes inside it, because a slab
+#: ends in the middle of a page, once for each such stretch.
 SLAB_BYTES = 256 << 10
 
-#: Points up to which Python is quicker than numpy.
+#: Up to this many points, Python is faster than numpy.
 FEW_POINTS = 64
 
 Points = tuple[tuple[int, int], ...]
@@ -62,49 +62,49 @@ Points = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Steps:
-    """One axis of one class of tasks: how much each read block brings in and completes."""
+    """One axis of one class of tasks: how much each read block adds and completes."""
 
     volume: int
     """Length of the axis in the task."""
     groups: tuple[tuple[int, int, Points], ...]
     """For each distinct (r, w): the pairs (R, W) before its read blocks that can be the maximum."""
     ends: Points
-    """Pairs (R + r, W) that can be the maximum where this axis is the innermost."""
+    """Pairs (R + r, W) that can be the maximum if this axis is the innermost."""
 
 
 def held_elements(sweep: Pass) -> int:
-    """Most elements read and not yet written at any step (the papers' count)."""
+    """The most elements read and not yet written at any step (the papers' count)."""
     return _peak(sweep, sweep.order, [0] * len(sweep.order))
 
 
 def buffer_elements(sweep: Pass, target: Layout, slabs: Collection[int] = ()) -> int:
-    """Most elements in write buffers at any step, if they are taken in slabs along some axes."""
+    """The most elements in write buffers at any step, if these are allocated in slabs along some axes."""
     return _peak(sweep, slabs, _trails(sweep, target))
 
 
 def buffer_bytes(sweep: Pass, target: Layout, room: int | None = None) -> int:
-    """Most bytes of write buffers at any step: of whole boxes, or of slabs where those do not find room."""
+    """The most bytes of write buffers at any step: of whole boxes, or of slabs if whole boxes do not fit."""
     slabs = () if room is None else slab_axes(sweep, target, room)
     return with_records(boxes_bytes(sweep, target, slabs), sweep.writes.count, target)
 
 
 def slab_axes(sweep: Pass, target: Layout, room: int) -> tuple[int, ...]:
-    """The axes along which write boxes are taken in slabs: none where whole ones find room or take no more."""
+    """The axes along which write boxes are allocated in slabs; none if whole boxes fit or take no more."""
     whole = boxes_bytes(sweep, target)
     axes = long_axes(sweep.writes.largest, target) if whole > without_records(room, sweep.writes.count, target) else ()
     return axes if axes and boxes_bytes(sweep, target, axes) < whole else ()
 
 
 def boxes_bytes(sweep: Pass, target: Layout, slabs: tuple[int, ...] = ()) -> int:
-    """Most bytes of write boxes at any step, whole or in slabs, without their records."""
+    """The most bytes of write boxes at any step, whole or in slabs, without their bookkeeping."""
     size = max(buffer_elements(sweep, target, slabs) * target.itemsize, least_box_bytes(target))
     return with_room(with_pages(size) if slabs else size, target)
 
 
 def least_box_bytes(target: Layout) -> int:
-    """What counts for write boxes at the least: a page, or an object where that is less.
+    """The least that counts for a write box: a page, or an object if that is smaller.
 
-    Smaller boxes save no memory worth having, and cost a seek for every few elements.
+    Smaller boxes save no useful memory, and cost a seek for every few elements.
     """
     return min(SMALL_PIECE_BYTES, prod(target.objects.largest) * target.itemsize)
 
@@ -118,24 +118,24 @@ def long_axes(box: Sequence[int], target: Layout) -> tuple[int, ...]:
 
 
 def _trails(sweep: Pass, target: Layout) -> list[int]:
-    """What the last write boxes have outside of the array, axis by axis."""
+    """The overhang of the last write boxes beyond the array, axis by axis."""
     return [axis.trail if sweep.write_access is Access.UNITS else 0 for axis in target.objects.axes]
 
 
 def _longest(axis: Axis, trail: int) -> int:
-    """The longest block of an axis, if the last one is longer by what is outside."""
+    """The longest block of an axis, including the overhang of the last one."""
     return max(axis.largest, axis.length - axis.start(axis.count - 1) + trail) if axis.count else 0
 
 
 def _peak(sweep: Pass, slabs: Collection[int], trails: Sequence[int]) -> int:
-    """The peak where write boxes take memory element by element along some axes, and at once along the others."""
+    """The peak if write boxes take memory as elements arrive along some axes, and at once along the others."""
     grids = (sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes)
     return _peak_of(tuple((*(axes[a] for axes in grids), trails[a], a not in slabs) for a in sweep.order))
 
 
 @lru_cache(maxsize=4096)
 def _peak_of(axes: tuple[tuple[Axis, Axis, Axis, int, bool], ...]) -> int:
-    """The same by read, write and task blocks, by what sticks out and by whether blocks are whole, axis by axis."""
+    """The same from the read, write and task blocks, the overhang and whether blocks are whole, axis by axis."""
     classes = [_classes(*axis[:4], allocated=axis[4]) for axis in axes]
     if not all(classes):
         return 0
@@ -168,7 +168,7 @@ def _sweep_peak(axes: Sequence[Steps]) -> int:
 def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: bool) -> tuple[Steps, ...]:
     """The different sweeps that tasks make along one axis."""
     if reads.count == tasks.count:
-        # One read block per task: all of it comes in at once, so the longest task is the worst.
+        # One read block per task: everything arrives at once, so the longest task is the worst.
         longest = _longest(tasks, trail)
         return (Steps(longest, ((longest, longest, ((0, 0),)),), ((longest, 0),)),) if longest else ()
     found: dict[Steps, None] = {}
@@ -178,14 +178,14 @@ def _classes(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: b
 
 
 def axis_carry(reads: Axis, writes: Axis, tasks: Axis, trail: int, *, allocated: bool) -> tuple[int, int]:
-    """Along one axis: most that a read block brings in, and most that is carried from one to the next."""
+    """Along one axis: the most that a read block adds, and the most that is carried to the next."""
     groups = [group for steps in _classes(reads, writes, tasks, trail, allocated=allocated) for group in steps.groups]
     brought = max((r for r, _, _ in groups), default=0)
     return brought, max((before - done for _, _, points in groups for before, done in points), default=0)
 
 
 def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, int]]:
-    """Intervals of tasks that include every kind there is."""
+    """Intervals of tasks that include every kind of task."""
     if not tasks.count:
         return []
     axes = (reads, writes, tasks)
@@ -197,7 +197,7 @@ def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, i
     else:
         cuts = np.concatenate([tasks.cuts(0, low + period), tasks.cuts(low + repeats * period)])
     ends = tasks.starts(tasks.indices(cuts) + 1)
-    # Of the tasks that read one block only the longest can matter: memory is proportional to its length.
+    # Of the tasks that read one block, only the longest matters: memory is proportional to its length.
     keep = reads.indices(ends) - reads.indices(cuts) > 1
     keep[np.argmax(np.where(keep, 0, ends - cuts))] = keep[-1] = True
     cuts, ends = cuts[keep], ends[keep]
@@ -207,7 +207,7 @@ def _distinct_tasks(reads: Axis, writes: Axis, tasks: Axis) -> list[tuple[int, i
 
 
 def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allocated: bool) -> Steps:
-    """Prefix sums of one task's sweep along one axis, reduced to what can matter."""
+    """Prefix sums of one task's sweep along one axis, reduced to those that can be the maximum."""
     begins = _sampled(reads, writes, start, stop)
     if begins.size > MANY_STEPS:
         raise Refused(
@@ -230,7 +230,7 @@ def _steps(reads: Axis, writes: Axis, start: int, stop: int, trail: int, *, allo
 def _grouped(
     brought: Ints, completed: Ints, before: Ints, written: Ints
 ) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """For each distinct (r, w) the points (R, W) before its read blocks, those left out that cannot matter."""
+    """For each distinct (r, w), the points (R, W) before its read blocks that can be the maximum."""
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     if brought.size <= FEW_POINTS:
         for r, w, *point in zip(*(a.tolist() for a in (brought, completed, before, written)), strict=True):
@@ -246,11 +246,11 @@ def _grouped(
 
 
 def _thinned(before: Ints, written: Ints) -> list[tuple[int, int]]:
-    """Points, the longest R first, without most of those inside of their hull: many of them at a time."""
+    """Points, the longest R first, without most of those inside their hull; vectorised."""
     lower = np.minimum.accumulate(written)
     keep = np.append(True, written[1:] < lower[:-1])
     x, y = before[keep], written[keep]
-    # Products of what is left must not overflow.
+    # Products of the remaining points must not overflow.
     exact = x.size > FEW_POINTS and int(x[0] - x[-1]) * int(y[0] - y[-1]) < 1 << 62
     while exact and x.size > FEW_POINTS:
         ahead, behind = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]), (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
@@ -264,8 +264,8 @@ def _thinned(before: Ints, written: Ints) -> list[tuple[int, int]]:
 def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
     """Starts of the read blocks of a task: all of them, or the first and the last two periods.
 
-    The very last read block of the repeated part may reach into the tail of the write grid and complete other
-    lengths there than its likes before it, so the last of those is looked at too.
+    The last read block of the repeated part may reach into the tail of the write grid and complete other lengths there
+    than earlier blocks, so it is included.
     """
     low, high = max(start, reads.middle[0], writes.middle[0]), min(stop, reads.middle[1], writes.middle[1])
     period = lcm(reads.period or 1, writes.period or 1)
@@ -276,7 +276,7 @@ def _sampled(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
 
 
 def _sampled_stretches(reads: Axis, writes: Axis, start: int, stop: int) -> Ints:
-    """All of them, or the same between the cuts of a write grid that has few, where read blocks are too many."""
+    """All of them, or, if there are too many, a selection between the cuts of a write grid with few cuts."""
     if reads.index(stop - 1) - reads.index(start) <= QUICK_CUTS:
         return reads.cuts(start, stop)
     period, low, high = stretches(reads, writes)
@@ -284,7 +284,7 @@ def _sampled_stretches(reads: Axis, writes: Axis, start: int, stop: int) -> Ints
     inside = (high > start) & (low < stop)
     low, high = np.maximum(low[inside], start), np.minimum(high[inside], stop)
     repeats = (high - low) // period
-    # Few periods are looked at in full, of many the first and the last two.
+    # All periods if there are few, otherwise the first and the last two.
     many = repeats >= 3
     ahead, _ = reads.cuts_between(low, np.where(many, low + period, low))
     behind, _ = reads.cuts_between(np.where(many, low + (repeats - 2) * period, low), high)
@@ -304,20 +304,20 @@ def _hull(points: list[tuple[int, int]]) -> Points:
 
 
 def _above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
-    """Whether the middle point lies on or inside the line between the others."""
+    """Whether the middle point is on or inside the line between the others."""
     cross = (middle[0] - first[0]) * (last[1] - first[1]) - (middle[1] - first[1]) * (last[0] - first[0])
     return cross >= 0
 
 
 def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
-    """Memory that the engine allocates for a pass of a plan inside a budget."""
+    """Memory that the engine allocates for a pass of a plan within a budget."""
     flight = planned_flight(sweep, source, target, plan, memory_bytes)
     boxes = granted_bytes(sweep, target, plan.depth, flight, memory_bytes)
     return with_records(boxes, sweep.writes.count, target) + flight
 
 
 def planned_flight(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
-    """Memory beside the write boxes of a pass of a plan, inside a budget."""
+    """Memory beside the write boxes of a pass of a plan, within a budget."""
     depth = flight_depth(sweep, source, target, plan.depth, plan.coders, memory_bytes)
     return flight_bytes(sweep, source, target, depth, plan.coders)
 
@@ -336,12 +336,12 @@ def flight_depth(sweep: Pass, source: Layout, target: Layout, depth: int, coders
 
 
 def granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_bytes: int) -> int:
-    """Memory for write boxes inside a budget, beside `flight` bytes of units in flight; their records are not counted.
+    """Memory for write boxes within a budget, beside `flight` bytes of units in flight; bookkeeping is not counted.
 
-    Beside the buffers that it must hold the engine has some more, so that boxes can still be written while the next
-    ones are read: those that two steps complete, between LEAST_BEHIND and MOST_BEHIND; where all of it is little, one
-    for each unit in flight; never more than the budget, nor than the whole array. Touching memory for the first time
-    costs time too.
+    Beside the buffers that it must hold, the engine has some more, so that boxes can still be written while the next
+    ones are read: those that two steps complete, between LEAST_BEHIND and MOST_BEHIND; if all of that is little, one
+    for each unit in flight; never more than the budget or the whole array, because touching memory for the first time
+    costs time.
     """
     room = without_records(memory_bytes - flight, sweep.writes.count, target)
     buffers = boxes_bytes(sweep, target, slab_axes(sweep, target, memory_bytes - flight))
@@ -351,13 +351,13 @@ def granted_bytes(sweep: Pass, target: Layout, depth: int, flight: int, memory_b
         behind = max(behind, depth * box)
     behind, room = min(behind, array_bytes(target) - buffers), room - buffers
     if room < behind:
-        # Only whole boxes can use it.
+        # Only whole boxes can use the spare memory.
         behind = max(room - room % max(box, 1), 0)
     return buffers + behind
 
 
 def behind_bytes(sweep: Pass, target: Layout) -> int:
-    """Bytes of boxes that wait to be written while others are read: those that two steps complete, or all there are."""
+    """Bytes of boxes that wait to be written while others are read: those that two steps complete, or all of them."""
     sides = []
     for *axes, trail in zip(sweep.reads.axes, sweep.writes.axes, sweep.tasks.axes, _trails(sweep, target), strict=True):
         classes = _classes(*axes, trail, allocated=True)

@@ -10,10 +10,10 @@ axes in their order on disk ::
     seeks  = opens + inside
     bytes  = Π Σ(length of the units touched)
 
-because a run goes on as long as the inner axes are covered entirely, and breaks at the outermost of the
-axes d behind which everything is whole. This is eq. 2 and 3 of Guédon's thesis for any number of dimensions,
-any grids and any order on disk, with the input openings counted as they happen. A shard costs one run for
-each unit touched and one for its index, since its units may lie anywhere in it.
+because a run continues as long as the inner axes are covered entirely, and breaks at the innermost axis d that is not
+covered. This is eq. 2 and 3 of Guédon's thesis for any number of dimensions, any grids and any order on disk, with the
+input openings counted as they happen. A shard costs one run for each unit touched and one for its index, since its
+units may be anywhere in it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from reblock.model import Access, Layout, Traffic
 
 
 def traffic(boxes: Grid, layout: Layout, access: Access, *, writing: bool = False, coalesced: int = 0) -> Traffic:
-    """What moving every box of a memory grid once costs on one side.
+    """The traffic of moving every box of a memory grid once, on one side.
 
-    Along the innermost `coalesced` axes on disk objects are read in full, so that runs grow together.
+    Along the innermost `coalesced` axes on disk, objects are read in full, so that neighbouring runs are joined.
     """
     units = layout.objects if writing else layout.units
     full = layout.order if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
     opens = touched = whole = 1
     inside, moved = 0, layout.itemsize
-    # From the outermost axis on disk inwards: the sum over d grows by one factor and one term at a time.
+    # From the outermost axis on disk inwards, the sum over d gains one factor and one term at a time.
     for axis in layout.order:
         pair = overlap(boxes.axes[axis], layout.objects.axes[axis], units.axes[axis] if axis in full else None)
         inside = inside * pair.whole + touched * pair.cut

@@ -1,4 +1,4 @@
-"""The nouns: what planners, engines and storage adapters say to each other."""
+"""The nouns that planner, engine and storage share: frozen dataclasses and protocols."""
 
 from reblock.model.codec import Codec, Stage
 from reblock.model.device import Device

@@ -1,4 +1,4 @@
-"""What the engine tells about finished write boxes, and what it is told about those of an earlier attempt."""
+"""The ledger: the engine reports finished write boxes to it, and learns which an earlier attempt has finished."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Sums(NamedTuple):
-    """Digest sums of some elements of an array; those of a whole are the sums of its parts."""
+    """Digest sums of some elements of an array; the sums of parts add up to those of the whole."""
 
     first: int = 0
     """First sum, modulo 2⁶⁴."""
@@ -16,7 +16,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[Sums]) -> Sums:
-        """Those of a whole."""
+        """The sums of several parts together."""
         first = second = 0
         for a, b in parts:
             first += a
@@ -30,12 +30,12 @@ class Sums(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """One write box whose bytes were handed to the operating system."""
+    """One write box whose bytes have been passed to the operating system."""
 
     number: int
     """Its number in the pass's write grid, in C order."""
     path: str
-    """The file that its bytes went to; empty where the format's library placed them."""
+    """The file that holds its bytes; empty if the format's library placed them."""
     bytes: int
     """Logical bytes."""
     sums: Sums
@@ -43,13 +43,13 @@ class Finished(NamedTuple):
 
 
 class Ledger(Protocol):
-    """Remembers which write boxes are done. The engine calls it from any thread."""
+    """Records which write boxes are done. The engine calls it from any thread."""
 
     def finished(self, sweep: int) -> Collection[int]:
         """Numbers of the write boxes of a pass that an earlier attempt has finished."""
 
     def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
-        """Boxes of a pass were written; they count as done once they are durable.
+        """Report written boxes of a pass; they count as done once they are durable.
 
-        May wait, so that not too much is at risk, and raises if they could not be made durable.
+        The call may wait, to limit how much is not durable yet, and raises if boxes could not be made durable.
         """

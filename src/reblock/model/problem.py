@@ -1,4 +1,4 @@
-"""Problem: what is to be done, under which limits."""
+"""Problem: the layouts to convert between, and the limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reblock.errors import UsageError
 from reblock.model.device import Device
 from reblock.model.layout import Layout
 
-#: The largest array that plans are made for: products of its counts are still floating point numbers.
+#: The largest array that can be planned; products of its counts still fit floats.
 MAX_BYTES = 2**256
 
 
@@ -20,29 +20,29 @@ class Problem:
     source: Layout
     """The source as the target sees it: cropped and transposed."""
     target: Layout
-    """What is to be written."""
+    """The target."""
     memory_bytes: int
-    """The budget."""
+    """The memory budget."""
     device: Device
-    """Where the source lies."""
+    """The device of the source."""
     target_device: Device | None = None
-    """Where the target lies; None = the same."""
+    """The device of the target; None = the source's."""
     scratch_device: Device | None = None
-    """Where intermediate arrays lie; None = the target's."""
+    """The device of intermediate arrays; None = the target's."""
     scratch_bytes: int | None = None
-    """Most bytes that intermediate arrays may take; None = no limit."""
+    """The most bytes that intermediate arrays may take; None = no limit."""
     scratch_objects: int | None = None
-    """Most objects that intermediate arrays may have; None = no limit."""
+    """The most objects that intermediate arrays may have; None = no limit."""
     cores: int = 2
     """Cores that decode and encode."""
     held: bool = False
-    """Judge memory by the papers' count (elements held) instead of what the engine allocates."""
+    """Whether memory is judged by the papers' count (elements held) instead of the engine's allocation."""
 
     def __post_init__(self) -> None:
         if self.source.shape != self.target.shape:
             raise UsageError(f"source {self.source.shape} and target {self.target.shape} differ in shape")
         if self.target.nbytes > MAX_BYTES:
-            raise UsageError(f"an array of shape {self.target.shape} has more than 2**256 bytes, the most for a plan")
+            raise UsageError(f"an array of shape {self.target.shape} has more than 2**256 bytes, the limit of a plan")
         if self.memory_bytes < 1:
             raise UsageError(f"the memory budget must be at least 1 byte, not {self.memory_bytes}")
 

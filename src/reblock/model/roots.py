@@ -1,4 +1,4 @@
-"""Roots: the folders and files that an array's bytes may come from."""
+"""Roots: the folders and files from which an array's bytes may come."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Roots(Protocol):
-    """Says whether a file lies where the bytes of an array may come from. Thread-safe, and cheap to ask per chunk.
+    """Tells whether a file may be read as part of an array. Thread-safe, and cheap enough for every chunk.
 
-    Whoever opens a file of an array asks `allows` first and opens without following a link (O_NOFOLLOW); where
-    the answer is no, or the file turns out to be a link (ELOOP), `resolve` gives the real path to open instead, or
+    Code that opens a file of an array calls `allows` first and opens without following a link (O_NOFOLLOW). If that
+    returns False, or the file turns out to be a link (ELOOP), `resolve` returns the real path to open instead, or
     raises. ::
 
         if roots.allows(path):
@@ -23,10 +23,10 @@ class Roots(Protocol):
     """
 
     def allows(self, path: str) -> bool:
-        """Whether a path lies inside, links in its folders resolved; the last name is taken as it is.
+        """Whether a path is inside, with links in its folders resolved but not in its last name.
 
-        The answer is kept per folder, so this costs a look at the disk for the first file of a folder only.
+        The result is cached per folder, so only the first file of a folder costs disk access.
         """
 
     def resolve(self, path: str) -> str:
-        """The real path, all links resolved; ExternalError where that lies outside."""
+        """The real path; ExternalError if it is outside."""

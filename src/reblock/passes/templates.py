@@ -39,19 +39,19 @@ from reblock.units import format_size
 
 Shape = tuple[int, ...]
 
-#: Templates per LCM block, beside single target blocks, that are looked at along one axis.
+#: The most templates per LCM block, beside single target blocks, that are tried along one axis.
 PARTS = (*range(1, 17), 24, 32, 48, 64, 96, 128, 192, 256)
 
-#: Kinds of templates whose memory is counted one by one; a template grid with more is not looked at.
+#: The most kinds of templates whose memory is counted; a template grid with more is not tried.
 MANY_KINDS = 400
 
-#: Blocks that a read axis may list before it is replaced by a plainer one.
+#: The most blocks that a read axis may list; an axis with more is replaced by a simpler one.
 MANY_BLOCKS = 4096
 
 
 # ------------------------------------------------------------------ the paper's formulas
 def lcm_block(s: Sequence[int], t: Sequence[int], shape: Sequence[int] | None = None) -> Shape:
-    """The smallest box of whole source and whole target blocks, or the array where that is shorter.
+    """The smallest box of whole source and whole target blocks, or the array if that is shorter.
 
     >>> lcm_block((32, 9), (5, 16))
     (160, 144)
@@ -70,7 +70,7 @@ def max_block(s: Sequence[int], t: Sequence[int]) -> Shape:
 
 
 def unused_bound(s: Sequence[int], t: Sequence[int]) -> Shape:
-    """Most elements left over along each axis, if reads are lazy.
+    """The most elements left over along each axis, if reads are lazy.
 
     >>> unused_bound((32, 9), (5, 16))
     (4, 8)
@@ -113,7 +113,7 @@ def memory_cost(s: Sequence[int], t: Sequence[int], template: Sequence[int]) -> 
 def io_cost(
     s: Sequence[int], t: Sequence[int], template: Sequence[int], shape: Sequence[int] | None = None
 ) -> Fraction:
-    """Elements read per element of the array; exact where the template divides the LCM block.
+    """Elements read per element of the array; exact if the template divides the LCM block.
 
     >>> io_cost((32, 9), (5, 16), (160, 16))
     Fraction(3, 2)
@@ -127,7 +127,7 @@ def io_cost(
 def choose_template(
     s: Sequence[int], t: Sequence[int], memory: int, shape: Sequence[int] | None = None
 ) -> Shape | None:
-    """The template that reads least in a memory of so many elements (Fig. 3); None where there is no single pass.
+    """The template that reads least within a memory of this many elements (Fig. 3); None if no single pass fits.
 
     >>> choose_template((32, 9), (5, 16), 1408), choose_template((32, 9), (5, 16), 900)
     ((160, 144), (160, 16))
@@ -146,7 +146,7 @@ def choose_template(
 
 
 def geometric_mean(s: Sequence[int], t: Sequence[int]) -> Shape:
-    """B1: the intermediate block half way between s and t.
+    """B1: the intermediate block halfway between s and t.
 
     >>> geometric_mean((32, 9), (5, 16))
     (12, 12)
@@ -175,7 +175,7 @@ def _cube_root(value: int) -> int:
 
 # ------------------------------------------------------------------ the three-phase search
 def shrink(choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool]) -> Shape | None:
-    """Phase one: the same number of target blocks off every axis, as few as make the template feasible."""
+    """Phase one: remove the same number of target blocks from every axis, as few as make the template feasible."""
 
     def reduced(by: int) -> Shape:
         return tuple(_at_most(options, options[-1] - by) for options in choices)
@@ -192,7 +192,7 @@ def shrink(choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool]) 
 def grow(
     counts: Shape, choices: Sequence[Sequence[int]], feasible: Callable[[Shape], bool], order: Sequence[int]
 ) -> Shape:
-    """Phase two: one axis after the other as long as possible, so that none can grow any more."""
+    """Phase two: make one axis after the other as long as possible, until none can grow."""
     for axis in order:
         options = [k for k in choices[axis] if k >= counts[axis]]
         low, high = 0, len(options) - 1
@@ -209,9 +209,9 @@ def search(
 ) -> Shape | None:
     """Fig. 3: shrink the LCM block until it fits, grow it to the border, then go down along the border.
 
-    `choices` are the numbers of target blocks allowed per axis, ascending. Beside the paper's start, templates that
-    are as long as possible along one axis are tried. A step down makes one axis longer, takes the others back as
-    far as memory demands, and lets them grow again.
+    `choices` are the allowed numbers of target blocks per axis, ascending. Beside the paper's start, templates that are
+    as long as possible along one axis are tried. A step down makes one axis longer, shortens the others as far as
+    memory requires, and lets them grow again.
     """
     counts = shrink(choices, feasible)
     if counts is None or counts == tuple(options[-1] for options in choices):
@@ -252,7 +252,7 @@ def _with(counts: Shape, axis: int, count: int) -> Shape:
 
 # ------------------------------------------------------------------ the same on real axes
 def pieces(layout: Layout, limit_bytes: int, *, writing: bool) -> Grid:
-    """The blocks of a layout; where byte runs can be moved, contiguous parts of at most so many bytes."""
+    """The blocks of a layout; if byte runs can be moved, contiguous parts of a limited number of bytes."""
     blocks = (layout.objects if writing else layout.units).clipped()
     possible = layout.partial_writes if writing else layout.partial_reads
     sizes, limit = list(blocks.largest), limit_bytes // layout.itemsize
@@ -270,8 +270,8 @@ def pieces(layout: Layout, limit_bytes: int, *, writing: bool) -> Grid:
 def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120) -> Pass:
     """The best pass over templates of `writes` blocks inside the budget, by exact cost.
 
-    At most `looks` templates are looked at, fewer if they are of many kinds. Refused with what the smallest
-    template needs where none fits.
+    At most `looks` templates are tried, fewer if they are of many kinds. If none fits, Refused names the memory of the
+    smallest template.
     """
     looked = 0
     accesses = (Access.RUNS, Access.UNITS) if problem.source.partial_reads else (Access.UNITS,)
@@ -287,7 +287,7 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     @cache
     def feasible(counts: Shape) -> bool:
         nonlocal looked
-        # Templates whose blocks are many to list, or of many kinds, take as long as many plain ones.
+        # A template with many listed blocks, or of many kinds, counts as several plain ones.
         looked += 1 + _kinds(made(counts)) // 16 + _listed(made(counts)) // MANY_BLOCKS
         return looked <= looks and fits(problem, made(counts))
 
@@ -306,24 +306,24 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     groups = (-(-max(s, t) // max(s, 1)) for s, t in zip(reads.largest, writes.largest, strict=True))
     wide = Grid(tuple(map(grouped, reads.axes, meetings, groups)))
     others = [found, _template_pass(problem, reads=wide, blocks=reads, writes=writes, tasks=found.tasks)]
-    # All write the same, so what they read decides; the first, lazy one holds least.
+    # All write the same, so the reads decide; the first, lazy one holds least.
     found, *others = [replace(other, read_access=access) for access in accesses for other in others]
     return min([found, *(other for other in others if fits(problem, other))], key=reading)
 
 
 def _choices(most: int) -> list[int]:
-    """Target blocks per template worth a look: one, or what cuts an LCM block into a few equal parts."""
+    """Target blocks per template to try: one, or a number that cuts an LCM block into a few equal parts."""
     return sorted({1, *(-(-most // parts) for parts in PARTS)} - {0})
 
 
 def _template_pass(problem: Problem, *, reads: Grid, blocks: Grid, writes: Grid, tasks: Grid) -> Pass:
     """A pass over templates, in the order of the exchange rule.
 
-    Along an axis where a template is one target block nothing can be left over, so all of it is read at once.
+    Along an axis where a template is one target block, nothing can be left over, so all of it is read at once.
     """
     alone = [task.count == block.count for task, block in zip(tasks.axes, writes.axes, strict=True)]
     read = Grid(tuple(t if one else r for t, r, one in zip(tasks.axes, reads.axes, alone, strict=True)))
-    # A write buffer is allocated as a whole, so what is left over costs a whole target block, not U.
+    # A write buffer is allocated as a whole, so leftover elements cost a whole target block, not U.
     unused = unused_bound(blocks.largest, writes.largest)
     if not problem.held:
         unused = tuple(t if u else 0 for u, t in zip(unused, writes.largest, strict=True))
@@ -335,14 +335,14 @@ def _template_pass(problem: Problem, *, reads: Grid, blocks: Grid, writes: Grid,
 def make_pass(
     source: Layout, target: Layout, *, read: Grid, write: Grid, tasks: Grid, order: Sequence[int] | None = None
 ) -> Pass:
-    """A pass whose write boxes lie inside target objects: whole ones where they fill them, byte runs else."""
+    """A pass whose write boxes are inside target objects: written whole if they fill them, else as byte runs."""
     order = tuple(order) if order is not None else tuple(range(target.ndim))
     made = Pass(read, write, tasks, order, Access.RUNS if source.partial_reads else Access.UNITS, Access.RUNS)
     return replace(made, write_access=Access.UNITS) if made.writes.counts == target.objects.counts else made
 
 
 def _kinds(made: Pass) -> int:
-    """An estimate from above of how many kinds of tasks a pass has."""
+    """An upper bound on the number of kinds of tasks of a pass."""
     kinds = 1
     for read, write, task in zip(made.read.axes, made.write.axes, made.tasks.axes, strict=True):
         if read != task:
@@ -352,13 +352,13 @@ def _kinds(made: Pass) -> int:
 
 
 def _listed(made: Pass) -> int:
-    """Blocks that the grids of a pass list one by one."""
+    """The number of blocks that the grids of a pass list."""
     grids = (made.reads, made.writes, made.tasks)
     return sum(len(axis.head) + len(axis.pattern) + len(axis.tail) for grid in grids for axis in grid.axes)
 
 
 def fits(problem: Problem, made: Pass) -> bool:
-    """Whether a pass runs in the budget; False also where its templates are of too many kinds to say."""
+    """Whether a pass fits the budget; also False if its templates are of too many kinds to tell."""
     if _kinds(made) > MANY_KINDS:
         return False
     try:
@@ -377,10 +377,10 @@ def _too_small(problem: Problem, made: Pass) -> Refused:
 
 
 def price(problem: Problem, passes: tuple[Pass, ...]) -> tuple[float, ...]:
-    """What passes are ranked by: seconds, then bytes, then seeks, then memory."""
+    """The rank of a pass: seconds, then bytes, then seeks, then memory."""
     return rank(estimate(Plan("", problem.shape, passes), problem))
 
 
 def rank(cost: Cost) -> tuple[float, ...]:
-    """Seconds first, as far as a prediction goes (one in a hundred), then bytes, seeks and memory."""
+    """Seconds first, to the accuracy of a prediction (1%), then bytes, seeks and memory."""
     return round(log(cost.seconds or 1), 2), cost.bytes_read + cost.bytes_written, cost.seeks, cost.peak_bytes

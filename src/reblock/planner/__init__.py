@@ -1,4 +1,4 @@
-"""The planner: ranks what strategies propose, checks it, and says why."""
+"""The planner: ranks the plans that strategies propose, checks them, and explains the choice."""
 
 from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose

@@ -1,13 +1,13 @@
 """The default chunk shape: proportional to the array, of a size that suits most devices, with little padding.
 
-Formats pad the last chunk along each axis, so a chunk that is a little longer than an even share of the axis stores
-much more than the array has ::
+Formats pad the last chunk along each axis, so a chunk that is a little longer than an even share of the axis wastes
+much space ::
 
     200 in chunks of 82     ├───────┼───────┼───┄┄┄┄┤     three chunks, 46 elements of padding
     200 in chunks of 67     ├─────┼─────┼─────┄           three chunks, one element
 
-Each axis is cut into a number of even shares near the wished proportion; of all combinations the one is taken whose
-padding, distance from the wished size and distance from the array's proportions together cost least.
+Each axis is cut into a number of even shares near the desired proportion. Of all combinations, the one with the lowest
+cost is chosen; the cost adds up padding, distance from the desired size and distance from the array's proportions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from itertools import product
 from math import log, prod
 
-#: Bytes of a chunk that is neither too small for the device nor too large for memory.
+#: Desired bytes of a chunk: neither too small for the device nor too large for memory.
 DEFAULT_CHUNK_BYTES = 8 << 20
 #: The same for chunks that are read one by one inside a shard.
 INNER_CHUNK_BYTES = 2 << 20
 
-#: Numbers of shares that are tried along an axis, around the wished one, by the number of axes.
+#: Numbers of shares that are tried along an axis, around the desired one, by the number of axes.
 _NEAR = {1: 8, 2: 8, 3: 4, 4: 3}
-#: What counts how much: bytes stored over those of the array, distance from the wished size and from proportions.
+#: Weights of the cost: stored bytes over bytes of the array, distance from the desired size, and from the proportions.
 _PADDING, _SIZE, _FORM = 4.0, 0.1, 0.1
-#: How much more than the wished size a chunk may have, and one that has to divide a shard.
+#: How much a chunk may exceed the desired size, and how much one that must divide a shard may.
 _MORE, _MORE_INSIDE = 1.125, 4
 
 
@@ -53,7 +53,7 @@ def _whole(wished: Sequence[float]) -> tuple[int, ...]:
 
 
 def _shrunk(lengths: Sequence[int], limit: int) -> list[float]:
-    """The array's proportions at the wished size; an axis that has come down to 1 cannot give more."""
+    """The array's proportions at the desired size; an axis of length 1 cannot shrink further."""
     wished = [float(n) for n in lengths]
     while (size := prod(wished)) > limit * (1 + 1e-9):
         free = [d for d, n in enumerate(wished) if n > 1]
@@ -63,14 +63,14 @@ def _shrunk(lengths: Sequence[int], limit: int) -> list[float]:
 
 
 def _shares(length: int, wish: float, near: int) -> list[int]:
-    """Even shares of an axis near a wished length, longest first, and those that always are: all of it and one."""
+    """Even shares of an axis near a desired length, the longest first; always includes the whole axis and 1."""
     count = max(round(length / wish), 1)
     counts = {*range(max(count - near, 1), count + near + 1), -(-length // max(int(wish), 1)), 1, length}
     return sorted({max(-(-length // n), 1) for n in counts if n <= length}, reverse=True)
 
 
 def _cost(chunk: Sequence[int], lengths: Sequence[int], wished: Sequence[float], limit: int) -> tuple[float, ...]:
-    """What is stored beside the array's own elements, and how far size and proportions are from the wished ones."""
+    """The cost of a chunk: padding, and distance from the desired size and proportions."""
     stored = prod(-(-n // c) * c / n for n, c in zip(lengths, chunk, strict=True))
     form = sum(abs(log(c / wish)) for c, wish in zip(chunk, wished, strict=True))
     return _PADDING * stored + _SIZE * abs(log(limit / prod(chunk))) + _FORM * form, *(-c for c in chunk)
@@ -91,7 +91,7 @@ def dividing(outer: Sequence[int], itemsize: int, chunk_bytes: int = INNER_CHUNK
 
 
 def _divisors_near(number: int, wish: float) -> list[int]:
-    """A few divisors on either side of a length, longest first."""
+    """A few divisors on either side of a length, the longest first."""
     small = [n for n in range(1, min(int(number**0.5), 1 << 16) + 1) if number % n == 0]
     every = sorted({*small, *(number // n for n in small)})
     above = [n for n in every if n > wish]

@@ -1,18 +1,18 @@
 """The search: the whole family of single passes, priced exactly.
 
-A pass is a product of axes, and so is nearly all that it costs: opens, runs and bytes are sums and products of
-per-axis counts. So each axis lists its own points — a read length, whether target blocks are kept until they are
-complete (W = O) or cut (W = R ∪ O), and a task length — and the search walks their product ::
+A pass is a product of axes, and so is nearly all of its cost: opens, runs and bytes are sums and products of per-axis
+counts. So each axis lists its own points (a read length, whether target blocks are kept until they are complete (W = O)
+or cut (W = R ∪ O), and a task length), and the search walks their product ::
 
     axis 0   (R, kept, T) (R, kept, T) ...  ┐
     axis 1   (R, kept, T) ...               ├─ product, priced as arrays ─ sorted by the objective
     axis 2   ...                            ┘                                      │
                       first few whose exact peak fits, over all axis orders  ◄─────┘
 
-Only memory is no product. Two bounds on it are: the boxes that one read block touches, and the carry across the
-outermost axis; they discard most of what cannot fit before the exact recursion looks at it. Time depends on memory a
-little, so candidates are sorted by an estimate of it, and the best of the first few that fit is taken. Where an axis
-has more points than the product can bear, those that another point beats in every respect go first and the rest are
+Only memory is not a product. Two bounds on it are: the boxes that one read block touches, and the carry across the
+outermost axis. They discard most candidates that cannot fit before the exact recursion. Time depends a little on
+memory, so candidates are sorted by an estimate of it, and the best of the first few that fit is chosen. If an axis has
+more points than the product allows, points that another beats in every respect are removed first, and the rest is
 thinned; the answer is then marked `bounded`.
 """
 
@@ -38,44 +38,44 @@ from reblock.planner.points import points_of, thin
 from reblock.planner.thrift import least_memory, thrifty_plans
 from reblock.units import format_size
 
-#: Points of the product that are priced, and candidates whose exact memory is computed.
+#: The most points of the product that are priced, and the most candidates whose exact memory is computed.
 MANY_POINTS = 200_000
 MANY_TRIALS = 400
-#: Orders of the axes that are tried for a candidate of many axes, those first that probably hold least; and in how many
-#: orders candidates are tried in all. Memory takes longer to count where there are many axes.
+#: The most orders of the axes that are tried for a candidate with many axes, the thriftiest first; and the most orders
+#: that are tried in all. Memory takes longer to count with many axes.
 MANY_ORDERS, FEW_AXES, MANY_LOOKS = 6, 3, 600
 #: Candidates that are priced exactly after the first that fits.
 MANY_MORE = 12
-#: A plan for less memory is taken where it takes less than this part of the other's time: predictions are no better.
+#: A plan for less memory is chosen if its time is below this fraction of the other's: predictions are no better.
 WORTH = 0.98
-#: Who is this near to what no plan can beat, or so many seconds, is not worth another search.
+#: Do not search again if the best plan is within this factor of the lower bound, or takes fewer seconds than this.
 NEAR, SOON = 1.02, 1.0
 
 
 class Found(NamedTuple):
-    """A plan and what it is ranked by."""
+    """A plan and its rank."""
 
     rank: tuple[float, ...]
-    """By the exact cost."""
+    """The rank by exact cost."""
     plan: Plan
     """The plan."""
 
 
 class Scope(NamedTuple):
-    """What is searched."""
+    """The part of the family that is searched."""
 
     cut: bool
-    """Read lengths below one block, too."""
+    """Whether read lengths below one block are included."""
     slabs: bool
-    """Write boxes that are taken in slabs, where whole ones do not fit."""
+    """Whether write boxes may be allocated in slabs."""
     frugal: bool
-    """Plans that take no more memory than they must."""
+    """Whether plans take no more memory than they need."""
 
 
 def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool = True) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out.
 
-    Without `slabs` it looks only for passes that take write boxes whole.
+    Without `slabs` it considers only passes that allocate write boxes whole.
     """
     least = least_memory(problem)
     if least > problem.memory_bytes:
@@ -84,7 +84,7 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
             needs_memory_bytes=least,
         )
     if frugal:
-        # No plan takes less, and of those that take no more the others are ranked.
+        # No plan takes less; plans that take as much are ranked by the rest.
         problem = replace(problem, memory_bytes=least)
     plans: list[tuple[Found, bool]] = []
     for scope in _scopes(problem, frugal=frugal, slabs=slabs):
@@ -98,7 +98,7 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
             if cost.seeks <= problem.lower_bound_seeks and cost.read_amplification <= 1:
                 break
     if not plans or frugal:
-        # Of very many candidates only the best by estimate are tried, and none of them may fit.
+        # Of very many candidates only the best by estimate are tried, and possibly none of them fits.
         thrifty = (fit(plan, problem, frugal=frugal) for plan in thrifty_plans(problem))
         plans += [(Found(key(estimate(plan, problem)), plan), False) for plan in thrifty]
     if not plans:
@@ -115,13 +115,13 @@ def _scopes(problem: Problem, *, frugal: bool, slabs: bool) -> list[Scope]:
 
 
 def _near(problem: Problem, key: Ranking) -> float:
-    """A rank that is nearly as good as one can be."""
+    """A rank close to the lower bound."""
     size, seconds = prod(problem.shape) * problem.source.itemsize, NEAR * ideal_seconds(problem) + SOON
     return float(key(Prices(*np.array([NEAR * problem.lower_bound_seeks, size, size, seconds, 0.0])))[0])
 
 
 def _search(problem: Problem, key: Ranking, scope: Scope) -> tuple[Found | None, bool]:
-    """The same in one scope."""
+    """The best pass in one scope."""
     points = [points_of(problem, axis, cut=scope.cut, slabs=scope.slabs) for axis in range(problem.target.ndim)]
     orders = _orders(problem.target.ndim)
     if prod(map(len, points)) <= MANY_POINTS:
@@ -138,7 +138,7 @@ def _best_that_fits(
 ) -> tuple[Found | None, bool]:
     """The best pass that fits, and whether no other can be better.
 
-    More memory is no reason for a slower plan: those that fit half of it are looked at too.
+    More memory must not make a plan slower, so plans that fit half of it are also considered.
     """
     ranked = _ranked(problem, points, key)
     found, exact = _first_that_fit(problem, ranked, key, orders, scope)
@@ -157,10 +157,10 @@ def _first_that_fit(
     scope: Scope,
     best: Found | None = None,
 ) -> tuple[Found | None, bool]:
-    """The best of the first few that fit, and whether no other can be better than it or one that is known.
+    """The best of the first few that fit, and whether no other can be better than it or a known one.
 
-    Candidates come in the order of what they probably cost: what memory they take is known exactly only then. So after
-    the first that fits a few more are looked at.
+    Candidates are sorted by estimated cost, because their exact memory is computed only here. So a few more are
+    examined after the first that fits.
     """
     more, looked, known = MANY_MORE, 0, best
     few, most = problem.target.ndim <= FEW_AXES, MANY_TRIALS // 4 if scope.frugal else MANY_TRIALS
@@ -183,7 +183,7 @@ def _first_that_fit(
 
 
 def _orders(ndim: int) -> list[tuple[int, ...]]:
-    """Axis orders to try: all, or for many axes those that move one axis outwards."""
+    """Axis orders to try: all, or for many axes only those that move one axis outwards."""
     if ndim <= 4:
         return list(permutations(range(ndim)))
     axes = tuple(range(ndim))
@@ -191,7 +191,7 @@ def _orders(ndim: int) -> list[tuple[int, ...]]:
 
 
 def _likely_orders(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Orders by what is probably held: what is carried across each axis for the blocks of those outside of it."""
+    """Orders sorted by an estimate of what is held: the carry across each axis times the blocks of the outer axes."""
     grids = zip(made.reads.axes, made.writes.axes, made.tasks.axes, strict=True)
     try:
         carries = [axis_carry(*axes, 0, allocated=not problem.held) for axes in grids]
@@ -210,7 +210,7 @@ def _likely_orders(made: Pass, problem: Problem, orders: list[tuple[int, ...]]) 
 
 
 def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, slabs: bool) -> tuple[Pass | None, int]:
-    """The pass in the first order whose exact memory fits, and in how many it was looked at."""
+    """The pass in the first order whose exact memory fits, and the number of orders that were tried."""
     for looks, order in enumerate(orders, 1):
         sweep = Pass(made.read, made.write, made.tasks, order, made.read_access, made.write_access)
         try:
@@ -228,18 +228,18 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, sl
 
 # ---------------------------------------------------------------- the product
 class Ranked(NamedTuple):
-    """Passes that may fit, the one that is probably best first."""
+    """Passes that may fit, sorted by estimated rank."""
 
     least: Floats
-    """What each is ranked by first at the least."""
+    """A lower bound on the first entry of each rank."""
     memory: Floats
-    """Memory that each takes at the least."""
+    """A lower bound on the memory of each."""
     make: Callable[[int], Pass]
-    """The pass at a place."""
+    """Makes the pass at a position."""
 
 
 def _ranked(problem: Problem, points: list[list[Point]], key: Ranking) -> Ranked:
-    """Passes that may fit, by what they probably cost."""
+    """Passes that may fit, sorted by estimated cost."""
     product = Product(problem, points)
     room = np.broadcast_to(product.least <= problem.memory_bytes, product.shape)
     where = np.argwhere(room)

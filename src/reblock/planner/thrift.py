@@ -1,15 +1,14 @@
-"""Thrift: the least memory that a problem takes, and the plans that take no more.
+"""Thrift: the least memory that a problem needs, and the plans that need no more.
 
-Nothing is sought: what the thriftiest plan of the family looks like is known. ::
+Nothing is searched for: the form of the thriftiest plan of the family is known. ::
 
     target in parts     R = T = boxes of a page, W = R ∪ O          a source unit + a page
     target whole        T = O, R = O, or pages of a raw source      a source unit + a target object
     in two passes       pages to scratch, then the same from there  the larger of the two
 
-A pass cannot do without one source unit (a page of a raw one) and what it encodes, nor without one write box: an object
-where objects are written whole, else a page. The plans here have that and nothing else, so there is none for a smaller
-budget. Where the source must be decoded and the target be written whole, two passes through raw scratch need not hold
-both at the same time.
+A pass needs at least one source unit (a page of a raw one), memory for its codecs, and one write box: an object if
+objects are written whole, else a page. The plans here need just that, so there is none for a smaller budget. If the
+source must be decoded and the target written whole, two passes through raw scratch need not hold both at the same time.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from reblock.passes.family import fit, needed_bytes, sweep
 from reblock.planner.check import check
 from reblock.units import format_seconds, format_size
 
-#: Objects that an intermediate array may have for no other reason than to save a page.
+#: The most objects of an intermediate array that are acceptable to save a page.
 FEW_OBJECTS = 4096
 
-#: How much more memory than the least may be advised, and how many times fewer seeks or seconds make that worth it.
+#: How much more memory than the least may be advised, and how many times fewer seeks or seconds make it worthwhile.
 MORE, FAR_LESS = (1.25, 2.0), 10
 
-#: A budget that no plan reaches.
+#: A budget that no plan exceeds.
 NO_LIMIT = 1 << 200
 
 
 def least_memory(problem: Problem) -> int:
-    """The smallest budget under which there is a plan: with a byte less there is none."""
+    """The smallest budget for which there is a plan; with a byte less there is none."""
     return _least(replace(problem, memory_bytes=NO_LIMIT))
 
 
@@ -51,7 +50,7 @@ def _least(problem: Problem) -> int:
 
 
 def thrifty_plans(problem: Problem) -> list[Plan]:
-    """Plans that do with little, fitted into the budget; none where it is too small for any plan."""
+    """Plans that need little memory, fitted into the budget; none if it is too small for any plan."""
     found = []
     for plan in _plans(problem, problem.memory_bytes):
         with suppress(Refused):
@@ -62,9 +61,9 @@ def thrifty_plans(problem: Problem) -> list[Plan]:
 
 
 def advice(problem: Problem, cost: Cost | None = None) -> str:
-    """What a little more memory than the least would save, in words; empty where that is not worth to be said.
+    """What a little more memory than the least would save, in words; empty if that is not worthwhile.
 
-    `cost` is that of the plan at hand; without one, that of a plan for the least memory.
+    `cost` is that of the current plan; without one, that of a plan for the least memory.
     """
     least = least_memory(problem)
     if least >= NO_LIMIT or problem.memory_bytes > MORE[0] * least:
@@ -81,7 +80,7 @@ def advice(problem: Problem, cost: Cost | None = None) -> str:
 
 
 def _fastest(problem: Problem) -> Cost | None:
-    """What the fastest thrifty plan costs."""
+    """The cost of the fastest thrifty plan."""
     return min((estimate(plan, problem) for plan in thrifty_plans(problem)), key=lambda c: c.seconds, default=None)
 
 
@@ -106,15 +105,15 @@ def _plans(problem: Problem, memory_bytes: int) -> Iterator[Plan]:
 
 
 def _leg(problem: Problem, source: Layout, target: Layout, order: tuple[int, ...], memory_bytes: int) -> Pass:
-    """A pass between two layouts in pages, or in larger boxes where a budget has room for them."""
+    """A pass between two layouts in pages, or in larger boxes if a budget has room for them."""
     leg = replace(problem, source=source, target=target, memory_bytes=NO_LIMIT)
     made = _pass(leg, order, SMALL_PIECE_BYTES)
     more = memory_bytes - _needs(leg, made)
     if more < 0 and target.partial_writes and target.objects.largest_stored != target.objects.largest:
-        # Small objects that stick out of the array take more as a whole than their elements one by one.
+        # Small objects that extend beyond the array take more memory as a whole than their elements do.
         return min(made, _pass(leg, order, target.itemsize), key=lambda one: _needs(leg, one))
     for size in (more, more // 2):
-        # What is read at a time grows with the boxes, so all of the room may be too much.
+        # The reads grow with the boxes, so boxes that use all of the room may be too large.
         if size > 0 and _needs(leg, larger := _pass(leg, order, SMALL_PIECE_BYTES + size)) <= memory_bytes:
             return larger
     return made
@@ -125,7 +124,7 @@ def _needs(leg: Problem, made: Pass) -> int:
 
 
 def _pass(leg: Problem, order: tuple[int, ...], size: int) -> Pass:
-    """A pass of boxes of at most so many bytes, that are long along the last axes of an order."""
+    """A pass of boxes of a limited number of bytes, long along the last axes of an order."""
     source, target = leg.source, leg.target
     objects = target.objects.clipped()
     elements = max(size // target.itemsize, 1) if size > SMALL_PIECE_BYTES or not leg.held else 1
@@ -138,12 +137,12 @@ def _pass(leg: Problem, order: tuple[int, ...], size: int) -> Pass:
 
 
 def _frugal(made: Pass, source: Layout) -> Pass:
-    """The same without what sticks out of the source, where that need not be read."""
+    """The same without the source's overhang, if that need not be read."""
     return replace(made, read_access=Access.RUNS) if source.partial_reads else made
 
 
 def _cut(blocks: Grid, order: tuple[int, ...], elements: int, within: tuple[int, ...]) -> Grid:
-    """Blocks cut, along the outer axes first, into boxes of which no more elements lie in a block of `within`."""
+    """Blocks cut, along the outer axes first, into boxes with a limited number of elements in a block of `within`."""
     sizes = list(blocks.largest)
     for axis in order:
         seen = list(map(min, sizes, within))
@@ -155,18 +154,18 @@ def _cut(blocks: Grid, order: tuple[int, ...], elements: int, within: tuple[int,
 
 
 def _parts(block: Axis, size: int) -> Axis:
-    """Blocks cut into parts of a size at the most: of one that divides them, so that all are cut alike."""
+    """Blocks cut into parts of a limited length that divides them, so that all are cut alike."""
     if block.step is not None:
         size = max(divisors(block.step, size), default=1)
     return Axis.regular(block.length, size).refine(block)
 
 
 def _scratches(problem: Problem) -> Iterator[tuple[Grid, Grid | None]]:
-    """Objects of an intermediate array that has room, and its tasks where it holds one of them at a time."""
+    """Objects of an intermediate array within the limits, and its tasks if it holds one of them at a time."""
     most, limit = problem.scratch_objects, problem.scratch_bytes
     whole, objects = Grid.whole(problem.shape), problem.target.objects.clipped()
     small = Grid.of(problem.shape, (1,) * len(problem.shape)) if prod(problem.shape) <= FEW_OBJECTS else whole
-    # A page is all that a raw side takes, and only smaller objects take less.
+    # A raw side takes a page, and only smaller objects take less.
     raw = problem.source.partial_reads or problem.target.partial_writes
     grids = (small,) if raw else (whole, objects if objects.count <= FEW_OBJECTS else whole, small)
     if limit is None or limit >= problem.source.nbytes:

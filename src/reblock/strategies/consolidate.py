@@ -1,4 +1,4 @@
-"""Consolidation, rechunker's way: merge chunks up to the budget on both sides and meet in an intermediate array.
+"""Consolidation as in rechunker: merge chunks up to the budget on both sides, with an intermediate array between them.
 
 ::
 
@@ -9,14 +9,14 @@
     └┴┴┴┴┴┴┴┘            └───┴───┘             └───┴───┘             └───────┘            └───────┘
 
 Target chunks are merged along one axis after the other, from the last to the first, as long as the result fits: the
-write chunks. Source chunks are merged likewise, but along an axis only up to the write chunk: the read chunks. Where
-both come out the same, one pass copies write chunk by write chunk; else each read chunk is written to an intermediate
-array whose chunks are per axis the shorter of both, and each write chunk is gathered from there. Every copy is a task
-of its own (R = T = merged chunks) and nothing is carried from one to the next.
+write chunks. Source chunks are merged likewise, but along an axis only up to the write chunk: the read chunks. If both
+are equal, one pass copies write chunk by write chunk. Otherwise each read chunk is written to an intermediate array
+whose chunks are the shorter of both along each axis, and each write chunk is gathered from there. Every copy is a task
+of its own (R = T = merged chunks), and nothing is carried from one to the next.
 
-The peer to beat: rechunker (R. Abernathey, T. Augspurger, J. Hamman and others, pangeo-data), "Push / Pull
-Consolidated". Ours differs in what it must: the budget pays for buffers and units in flight and not for bare chunks,
-chunks may be irregular, and a merged chunk that does not divide the other cuts it.
+The idea is rechunker's (R. Abernathey, T. Augspurger, J. Hamman and others, pangeo-data), "Push / Pull Consolidated".
+Ours differs where it must: the budget covers buffers and units in flight and not only chunks, chunks may be irregular,
+and a merged chunk that does not divide the other cuts it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reblock.passes.family import fit, needed_bytes
 from reblock.passes.templates import make_pass
 from reblock.units import format_size
 
-#: Parts of the budget, in 64ths, that a merged chunk may take; rechunker itself knows no other use of memory.
+#: Shares of the budget, in 64ths, that a merged chunk may take; rechunker counts no other memory.
 SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
 
 #: Its plans have one pass or two.
@@ -53,7 +53,7 @@ def propose(problem: Problem) -> Plan:
 
 
 def _plan(problem: Problem, elements: int) -> Plan:
-    """The plan whose merged chunks have at most so many elements, or are single chunks."""
+    """The plan whose merged chunks have at most this many elements, or are single chunks."""
     target, source = problem.target.objects.clipped(), problem.source.units.clipped()
     write = merge(target, elements, problem.shape)
     limits = [max(a, b) for a, b in zip(write.largest, source.largest, strict=True)]
@@ -69,7 +69,7 @@ def _plan(problem: Problem, elements: int) -> Plan:
 
 
 def merge(chunks: Grid, elements: int, limits: Sequence[int]) -> Grid:
-    """Chunks joined from the last axis to the first, each as far as the limits and a number of elements allow.
+    """Chunks joined from the last axis to the first, each as far as the limits and the number of elements allow.
 
     >>> str(merge(Grid.of((40, 40), (1, 10)), 80, (40, 40)))
     '2,40'

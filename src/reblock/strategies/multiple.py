@@ -1,4 +1,4 @@
-"""Multiple: never seek inside the big file; load it in contiguous pieces and hand each piece on to all its blocks.
+"""Multiple: never seek inside the big file; load it in contiguous pieces and distribute each piece to its blocks.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Naive split: read each target block straight from the source, write it, forget it.
+"""Naive split: read each target block straight from the source, write it, and keep nothing.
 
 ::
 

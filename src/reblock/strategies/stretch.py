@@ -1,4 +1,4 @@
-"""Stretch: a buffer of source blocks that grows in the order of the disk as far as memory goes, and keeps what it can.
+"""Stretch: a buffer of source blocks grows in disk order as far as memory allows, and keeps what it can.
 
 ::
 
@@ -69,7 +69,7 @@ Priced = tuple[Rank, int, Pass, Choices]
 
 
 def propose(problem: Problem) -> Plan:
-    """Buffers of whole blocks if one of them fits, else the buffer that was stretched furthest."""
+    """Buffers of whole blocks if one of them fits, else the most stretched buffer."""
     found = _price_all(problem, _whole_buffers(problem))
     fitting = sorted((one for one in found if one[0] <= problem.memory_bytes), key=lambda one: one[0])
     plan = _first(problem, [made for _, made in fitting])
@@ -88,7 +88,7 @@ def propose(problem: Problem) -> Plan:
 
 
 def _first(problem: Problem, passes: Iterable[Pass]) -> Plan | None:
-    """The plan of the first that the layouts allow."""
+    """The plan of the first buffer that the layouts allow."""
     for made in passes:
         try:
             return plan_of(NAME, problem, made)
@@ -109,14 +109,14 @@ def _whole_buffers(problem: Problem) -> list[Choices]:
 
 
 def _whole_cuts(problem: Problem, axis: int) -> list[Axis]:
-    """One source block, Λ, where I and O coincide, all of the axis."""
+    """Lengths to try: one source block, Λ, up to where I and O coincide, and the whole axis."""
     source, target = problem.source.objects.axes[axis].clipped(), problem.target.objects.axes[axis].clipped()
     cuts = [source, aggregate(source, target.largest), common_cuts(source, target), Axis.single(source.length)]
     return [cut for cut in dict.fromkeys(cuts) if countable(cut, target)]
 
 
 def _seeds(problem: Problem, options: Sequence[list[Choice]]) -> list[Choices]:
-    """Where stretching starts: one target block, which needs least; else also one element, and one source block."""
+    """Buffers to start from: one target block, which needs least; else also one element and one source block."""
     axes = range(len(options))
     target, units = problem.target.objects.clipped().axes, problem.source.units.clipped().axes
     seeds = [tuple(choice(problem, axis, target[axis], keep=True) for axis in axes)]
@@ -128,7 +128,7 @@ def _seeds(problem: Problem, options: Sequence[list[Choice]]) -> list[Choices]:
 
 
 def _grow(problem: Problem, choices: Choices, storage: Sequence[int], options: Sequence[list[Choice]]) -> Priced | None:
-    """The buffer stretched along one axis after the other, the fastest first, until that gains nothing more."""
+    """The buffer stretched along one axis after the other, the fastest first, until nothing more is gained."""
     best = _better(problem, choices, None)
     for _ in range(MANY_ROUNDS):
         before = best
@@ -142,7 +142,7 @@ def _grow(problem: Problem, choices: Choices, storage: Sequence[int], options: S
 
 
 def _stretch_out(problem: Problem, best: Priced) -> Priced:
-    """Each axis once more as far as memory goes, to the block or, inside a source block, to the element: φ."""
+    """Stretch each axis once more as far as memory allows, to a block or, inside a source block, an element: φ."""
     for axis in reversed(problem.source.order):
         source, target = problem.source.objects.axes[axis].clipped(), problem.target.objects.axes[axis].clipped()
         for blocks in (source, target):
@@ -153,7 +153,7 @@ def _stretch_out(problem: Problem, best: Priced) -> Priced:
 
 
 def _farthest(problem: Problem, best: Priced, axis: int, blocks: Axis) -> Priced:
-    """The best with one axis cut into the longest runs of blocks that fit, if that is better."""
+    """The best buffer with one axis cut into the longest runs of blocks that fit, if that is better."""
     _, needed, _, choices = best
     length, target = choices[axis].read.largest, problem.target.objects.axes[axis].clipped()
     step = blocks.period or blocks.largest
@@ -195,7 +195,7 @@ def _better(problem: Problem, choices: Choices, best: Priced | None) -> Priced |
 
 
 def _options(problem: Problem, axis: int) -> list[Choice]:
-    """Cuts that an axis may take, kept and, where the target allows it, not kept; the thinnest is the last."""
+    """Cuts of an axis, kept and, if the target allows it, not kept; the thinnest is last."""
     length, most = problem.shape[axis], min(MANY_STATIONS, max(96 // len(problem.shape), 12))
     reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *read_cuts(problem, axis, length, most))))
     reads.sort(key=lambda read: -read.largest)
@@ -207,7 +207,7 @@ def _options(problem: Problem, axis: int) -> list[Choice]:
 
 
 def _price(problem: Problem, choices: Choices) -> tuple[int, Pass] | None:
-    """The pass in the order that needs least memory: along the largest overlap, or as on disk."""
+    """The pass in the order that needs the least memory: along the largest overlap, or in disk order."""
     try:
         orders = dict.fromkeys((_by_overlap(problem, choices), *disk_orders(problem)))
         passes = [candidate(problem, choices, order) for order in orders]
@@ -219,7 +219,7 @@ def _price(problem: Problem, choices: Choices) -> tuple[int, Pass] | None:
 
 
 def _price_all(problem: Problem, buffers: Iterable[Choices]) -> list[tuple[int, Pass]]:
-    """Those that can be priced."""
+    """The cuts that can be priced."""
     return [priced for buffer in buffers if (priced := _price(problem, buffer)) is not None]
 
 
