@@ -16,7 +16,7 @@ from zarr.codecs import BloscCodec
 import reblock
 from reblock.api.array import Array
 from reblock.engine import View, execute_plan, native
-from reblock.errors import CorruptError, ExternalError, Refused, UnevenError, UsageError
+from reblock.errors import ChangedError, CorruptError, ExternalError, Refused, UnevenError, UsageError
 from reblock.model import Plan
 from reblock.planner import choose
 from reblock.storage import registry
@@ -175,6 +175,18 @@ def test_chunks_that_are_divided_otherwise_are_read_whole(tmp_path: Path) -> Non
     assert report.plan == choose(replace(job.decision.problem, source=job.source.layout)).plan
     assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
     assert reblock.status(tmp_path / "y.zarr") is None
+
+
+def test_chunks_that_are_divided_otherwise_since_they_were_planned(tmp_path: Path) -> None:
+    path, data = big(tmp_path / "x.zarr")
+    stored(tmp_path / "other.zarr", data, chunks=(1, 256, 128), block=1 << 16)
+    job = reblock.plan(path, tmp_path / "y.zarr", **PENCILS)
+    shutil.copytree(tmp_path / "other.zarr/c", path / "c", dirs_exist_ok=True)
+    with pytest.raises(ChangedError, match=r"the parts of the chunks of .*x.zarr changed since it was opened"):
+        reblock.run(job)
+    assert not (tmp_path / "y.zarr").exists()
+    reblock.repartition(path, tmp_path / "y.zarr", **PENCILS)
+    assert np.array_equal(zarr_reads(tmp_path / "y.zarr"), data)
 
 
 def test_parts_fit_where_chunks_do_not(tmp_path: Path) -> None:
