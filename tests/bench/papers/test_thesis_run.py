@@ -79,8 +79,8 @@ def test_time_is_divided_by_what_threads_did() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("MAX_BASELINE_SEEKS", 1000, "config 0: more than 1,000 seeks"),
-        ("MAX_BASELINE_SECONDS", 0.0, "config 0: stopped after 0"),
+        ("MAX_BASELINE_SEEKS", 1000, "Config 0, baseline: more than 1,000 seeks."),
+        ("MAX_BASELINE_SECONDS", 0.0, "Config 0, baseline: stopped after 0"),
     ],
 )
 def test_baseline_is_bounded(
@@ -97,6 +97,22 @@ def test_baseline_is_bounded(
     assert [row["strategy"] for row in times.to_json()["rows"]] == ["keep", "auto"]
     assert counts.failures == 0
     assert os.listdir(tmp_path) == []
+
+
+def test_a_budget_that_is_too_small(tmp_path: Path) -> None:
+    """A row says so; the other runs go on."""
+    counts, times = run(tmp_path, (10**4, 4 * GB))
+    ran = {(row["memory_bytes"], row["strategy"]): row["ran"] for row in counts.to_json()["rows"]}
+    assert ran == {
+        (None, "baseline"): True,
+        (10**4, "keep"): False,
+        (10**4, "auto"): False,
+        (4 * GB, "keep"): True,
+        (4 * GB, "auto"): True,
+    }
+    assert "Config 0, auto: no plan fits a memory budget of" in counts.notes[0]
+    assert len(times.rows) == 3
+    assert counts.failures == 0
 
 
 def test_a_wrong_result_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -26,8 +26,8 @@ from reblock.bench.notify import Notify
 from reblock.bench.papers.arrays import Cancelled, bench_folder, check_cancelled, make_blocks, never
 from reblock.bench.papers.figures import FIGURE_5B, FIGURE_5B_GB, ITEM_BYTES, Config
 from reblock.engine import Report
-from reblock.errors import UsageError
-from reblock.model import Device
+from reblock.errors import InfeasibleError, Refused, UsageError
+from reblock.model import Cost, Device
 from reblock.planner import AUTO
 from reblock.render.tables import Column, Table, number, yes_no
 from reblock.units import format_count, format_seconds, format_size
@@ -70,6 +70,23 @@ class TimeSplit:
 
 
 @dataclass(frozen=True)
+class TimedRun:
+    """One run with its times."""
+
+    report: Report
+    """Predicted and measured counts."""
+    split: TimeSplit
+    """Its time."""
+    verified: bool
+    """Whether the result has the source's elements and digest."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the count or the result is wrong."""
+        return self.report.measured.seeks != self.report.predicted.seeks or not self.verified
+
+
+@dataclass(frozen=True)
 class ConfigRun:
     """All runs of one configuration with one strategy and one budget."""
 
@@ -79,37 +96,23 @@ class ConfigRun:
     """Budget in bytes at full size; None for baseline, which is the same under every budget."""
     strategy: str
     """baseline, keep or auto."""
-    job: api.Job
-    """The plan and its predicted cost."""
-    reports: tuple[Report, ...] = ()
-    """Reports of the runs; none where the figures are arithmetic."""
-    splits: tuple[TimeSplit, ...] = ()
-    """Times of the runs."""
-    verified: bool | None = None
-    """Whether every result has the source's digest; None without a run."""
+    cost: Cost | None
+    """Predicted cost; None where no plan fits into the budget."""
+    runs: tuple[TimedRun, ...] = ()
+    """The runs; none where the figures are arithmetic."""
     skipped: str = ""
     """Reason why it did not run."""
 
     @property
-    def seeks(self) -> int | None:
-        """Seeks that were counted; a count that differs from the prediction is preferred, so that it shows."""
-        counts = [report.measured.seeks for report in self.reports]
-        return next((count for count in counts if count != self.job.cost.seeks), counts[0] if counts else None)
-
-    @property
-    def peak_bytes(self) -> int | None:
-        return max((report.measured.peak_bytes for report in self.reports), default=None)
-
-    @property
-    def split(self) -> TimeSplit | None:
+    def median(self) -> TimedRun | None:
         """The run with the median time."""
-        ordered = sorted(self.splits, key=lambda split: split.total)
+        ordered = sorted(self.runs, key=lambda run: run.split.total)
         return ordered[(len(ordered) - 1) // 2] if ordered else None
 
     @property
-    def failed(self) -> bool:
-        """Whether a count or a result is wrong."""
-        return bool(self.reports) and (self.seeks != self.job.cost.seeks or not self.verified)
+    def shown(self) -> TimedRun | None:
+        """The run whose counts are shown: the first wrong one, else the median."""
+        return next((run for run in self.runs if run.wrong), self.median)
 
 
 def check_scale(scale: int) -> None:
@@ -161,9 +164,9 @@ def _combinations(budgets: Sequence[int]) -> Iterator[tuple[int, str]]:
 
 
 def _summary(run: ConfigRun) -> str:
-    return (
-        run.skipped if run.split is None else f"{format_seconds(run.split.total)}, {format_count(run.seeks or 0)} seeks"
-    )
+    if run.shown is None or run.median is None:
+        return run.skipped
+    return f"{format_seconds(run.median.split.total)}, {format_count(run.shown.report.measured.seeks)} seeks"
 
 
 # ---------------------------------------------------------------- runs
@@ -187,20 +190,24 @@ class _Bench:
     def measure(self, place: int, config: Config, budget: int, strategy: str, repeats: int) -> ConfigRun:
         """Run one strategy under one budget, or only plan it where that would take too long."""
         memory = max(1, budget // self.scale**3)
-        job = self._plan(config, memory, strategy, self.prefix)
         shown = None if strategy == "baseline" else budget
-        if strategy == "baseline" and job.cost.seeks > MAX_BASELINE_SEEKS:
-            return ConfigRun(place, shown, strategy, job, skipped=f"more than {format_count(MAX_BASELINE_SEEKS)} seeks")
-        limit = MAX_BASELINE_SECONDS if strategy == "baseline" else float("inf")
-        done = []
+        limit = MAX_BASELINE_SECONDS if strategy == "baseline" else inf
+        try:
+            cost = self._plan(config, memory, strategy, self.prefix).cost
+        except (InfeasibleError, Refused) as error:
+            return ConfigRun(place, shown, strategy, None, skipped=error.message)
+        if strategy == "baseline" and cost.seeks > MAX_BASELINE_SEEKS:
+            return ConfigRun(
+                place, shown, strategy, cost, skipped=f"more than {format_count(MAX_BASELINE_SEEKS)} seeks"
+            )
+        runs = []
         for _ in range(repeats):
             check_cancelled(self.cancelled)
-            found = self._run(config, memory, strategy, limit)
-            if found is None:
-                return ConfigRun(place, shown, strategy, job, skipped=f"stopped after {format_seconds(limit)}")
-            done.append(found)
-        reports, splits, verdicts = zip(*done, strict=True)
-        return ConfigRun(place, shown, strategy, job, reports, splits, all(verdicts))
+            run = self._run(config, memory, strategy, limit)
+            if run is None:
+                return ConfigRun(place, shown, strategy, cost, skipped=f"stopped after {format_seconds(limit)}")
+            runs.append(run)
+        return ConfigRun(place, shown, strategy, cost, tuple(runs))
 
     def _plan(self, config: Config, memory: int, strategy: str, folder: str) -> api.Job:
         """Plan a run; baseline and KEEP count memory and seeks as the thesis does, auto as `reblock run` does."""
@@ -213,7 +220,7 @@ class _Bench:
             self.source, target, chunks=chunks, memory=memory, strategy=strategy, to_format="rawblocks", **options
         )
 
-    def _run(self, config: Config, memory: int, strategy: str, limit: float) -> tuple[Report, TimeSplit, bool] | None:
+    def _run(self, config: Config, memory: int, strategy: str, limit: float) -> TimedRun | None:
         """Plan, run, sync and verify; None if the run took longer than the limit."""
         folder = f"{self.prefix}-{self.runs}"
         self.runs += 1
@@ -235,7 +242,7 @@ class _Bench:
         split = TimeSplit.of(report, planned - began, perf_counter() - ended)
         verdict = api.verify(self.source, report.target)
         empty(folder)
-        return report, split, verdict.equal and verdict.target_digest == report.digest
+        return TimedRun(report, split, verdict.equal and verdict.target_digest == report.digest)
 
 
 # ---------------------------------------------------------------- tables
@@ -247,14 +254,8 @@ _CELL = (
 
 
 def _count_table(runs: Sequence[ConfigRun], side: int, scale: int, repeats: int) -> Table:
-    rows = []
-    for run in runs:
-        cost, split = run.job.cost, run.split
-        seconds = cost.seconds if split is None else split.total
-        counts = (cost.seeks, run.seeks, cost.held_bytes, run.peak_bytes)
-        rows.append((run.number, run.budget, run.strategy, split is not None, *counts, seconds, run.verified))
-    skipped = [f"config {run.number}: {run.skipped}" for run in runs if run.skipped]
-    by_arithmetic = f"Baseline by arithmetic, its time predicted: {'; '.join(skipped)}." if skipped else ""
+    rows = [(run.number, run.budget, run.strategy, *_counts(run)) for run in runs]
+    skipped = [f"Config {run.number}, {run.strategy}: {run.skipped}." for run in runs if run.skipped]
     return Table(
         "runs",
         f"Thesis Fig. 5, run here: A = {side}³, budgets divided by {scale}³, median of {repeats}",
@@ -270,29 +271,42 @@ def _count_table(runs: Sequence[ConfigRun], side: int, scale: int, repeats: int)
         ),
         tuple(rows),
         (
-            *([by_arithmetic] if by_arithmetic else []),
+            *([f"Not run, so predicted: {' '.join(skipped)}"] if skipped else []),
             "GB is the budget at full size; baseline is the same under every budget. Baseline and KEEP count their "
             "budget in elements held, as in the thesis; auto counts everything that it allocates.",
             "The source is cold and the time ends after a sync. The page cache is as large as this machine's memory, "
             "not as the budget: the kernel gathers baseline's small writes, as it did with 256 GB in the thesis.",
         ),
-        failures=sum(run.failed for run in runs),
+        failures=sum(any(one.wrong for one in run.runs) for run in runs),
     )
+
+
+def _counts(run: ConfigRun) -> tuple[Any, ...]:
+    """Whether it ran; predicted and counted seeks, held and allocated bytes, seconds, whether the result is right."""
+    one = run.shown
+    if one is None or run.median is None:
+        cost = run.cost
+        return (False, *((cost.seeks, None, cost.held_bytes, None, cost.seconds) if cost else (None,) * 5), None)
+    cost, measured = one.report.predicted, one.report.measured
+    peak = max(each.report.measured.peak_bytes for each in run.runs)
+    verified = all(each.verified for each in run.runs)
+    return True, cost.seeks, measured.seeks, cost.held_bytes, peak, run.median.split.total, verified
 
 
 def _time_table(runs: Sequence[ConfigRun], side: int) -> Table:
     rows = []
+    baselines = {run.number: run.median.split.total for run in runs if run.strategy == "baseline" and run.median}
     for run in runs:
-        if run.split is None:
+        if run.median is None:
             continue
-        split = run.split
-        base = next((one.split for one in runs if one.number == run.number and one.strategy == "baseline"), None)
+        split, is_baseline = run.median.split, run.strategy == "baseline"
+        base = None if is_baseline else baselines.get(run.number)
         paper = FIGURE_5B[run.number] if run.budget == FIGURE_5B_GB * 10**9 and run.strategy == "keep" else None
         rows.append(
             (
                 run.number, run.budget, run.strategy,
                 split.total, split.read, split.write, split.planning, split.overhead,
-                base.total / split.total if base and base is not split else None,
+                base / split.total if base else None,
                 paper[0] / paper[1] if paper else None,
             )
         )  # fmt: skip
