@@ -30,7 +30,7 @@ settings.load_profile("reblock")
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a plan says of memory depends on the cores; what was written down is for two."""
-    monkeypatch.setattr("reblock.api.job.cores", lambda: 2)
+    monkeypatch.setattr("reblock.api.ends.cores", lambda: 2)
 
 
 @pytest.fixture

@@ -11,7 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reblock.api import check, clean, info, open, plan, repartition, resume, run, status, verify
+    from reblock.api import (
+        check,
+        clean,
+        info,
+        load_plan,
+        open,
+        plan,
+        repartition,
+        resume,
+        run,
+        save_plan,
+        status,
+        verify,
+    )
     from reblock.errors import (
         ChangedError,
         CorruptError,
@@ -52,16 +65,18 @@ __all__ = [
     "check",
     "clean",
     "info",
+    "load_plan",
     "open",
     "plan",
     "repartition",
     "resume",
     "run",
+    "save_plan",
     "status",
     "verify",
 ]
 
-_API = frozenset({"check", "clean", "info", "open", "plan", "repartition", "resume", "run", "status", "verify"})
+_API = frozenset(name for name in __all__ if name.islower() and not name.startswith("_"))
 
 
 def __getattr__(name: str) -> object:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reblock.api.array import DEFAULT_MEMORY, Array, open
     from reblock.api.compare import Difference, Verdict, info, verify
-    from reblock.api.job import Job, check, plan, repartition, run
+    from reblock.api.job import Job
+    from reblock.api.planfile import load_plan, save_plan
+    from reblock.api.planning import plan
     from reblock.api.resumption import find_job, resume
+    from reblock.api.running import adopt, check, repartition, run
     from reblock.runs.unfinished import Unfinished, clean, status
 
 __all__ = [
@@ -22,15 +25,18 @@ __all__ = [
     "Job",
     "Unfinished",
     "Verdict",
+    "adopt",
     "check",
     "clean",
     "find_job",
     "info",
+    "load_plan",
     "open",
     "plan",
     "repartition",
     "resume",
     "run",
+    "save_plan",
     "status",
     "verify",
 ]
@@ -38,7 +44,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
     **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
-    **dict.fromkeys(("Job", "check", "plan", "repartition", "run"), "reblock.api.job"),
+    "Job": "reblock.api.job",
+    **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),
+    "plan": "reblock.api.planning",
+    **dict.fromkeys(("adopt", "check", "repartition", "run"), "reblock.api.running"),
     **dict.fromkeys(("find_job", "resume"), "reblock.api.resumption"),
     **dict.fromkeys(("Unfinished", "clean", "status"), "reblock.runs.unfinished"),
 }

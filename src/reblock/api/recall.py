@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from reblock.api.array import Array
+from reblock.api.ends import Request
 from reblock.api.request import find_device
 from reblock.engine import View
 from reblock.geometry.grid import Cut
@@ -19,17 +21,25 @@ from reblock.storage.roots import FileRoots
 
 #: Options of `run`; all others are those of `plan`.
 RUN_OPTIONS = ("scratch", "digest", "overwrite")
+#: Arguments that describe a source without files: such a plan cannot be run.
+_SHAPES = ("shape", "source_chunks", "source_codec")
 _DEVICES = ("device", "target_device", "scratch_device")
 _USUAL = {"strategy": "auto", "objective": "time", "device": "nvme", "on_missing": "fill", "memory_model": "allocated"}
 
 
-def remember(given: Mapping[str, Any], view: View, target: Location, wanted: Schema) -> dict[str, Any]:
+def remember(asked: Request, view: View, target: Location | None, wanted: Schema) -> dict[str, Any]:
     """The request that a plan was made for: arguments as they were given, and what became of some of them."""
+    given = {
+        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _SHAPES},
+        "memory": asked.memory_bytes,
+        "scratch_limit": asked.scratch_bytes,
+        "allow_external": tuple(asked.allow_external),
+    }
     where = Location.parse(view.store.location)
     ranges = zip(view.region.start, view.region.stop, strict=True)
     known = {
         "source": str(Location(absolute(where.path), where.inner)),
-        "target": str(Location(absolute(target.path), target.inner)) + ("/" if target.is_folder else ""),
+        "target": "" if target is None else _target(target),
         "chunks": ",".join(map(_cut_text, wanted.chunks)),
         "shards": ",".join(map(str, wanted.shards or ())),
         "transpose": ",".join(map(str, view.axes)),
@@ -59,6 +69,10 @@ def recalled(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 def _is_usual(name: str, value: Any) -> bool:
     return value is None or value is False or (isinstance(value, str | tuple) and value in ((), _USUAL.get(name)))
+
+
+def _target(target: Location) -> str:
+    return str(Location(absolute(target.path), target.inner)) + ("/" if target.is_folder else "")
 
 
 def _cut_text(cut: Cut) -> str:

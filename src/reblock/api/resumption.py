@@ -1,16 +1,20 @@
-"""Resumption: an unfinished run goes on with the options that it was begun with."""
+"""Resumption: continue an unfinished run with its own plan and the options that it was begun with."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reblock.api.job import Job, plan, run
+from reblock.api.ends import Request, find_ends
+from reblock.api.job import Job
+from reblock.api.planning import planned_job
 from reblock.api.recall import recalled
+from reblock.api.running import run
 from reblock.engine import Report
-from reblock.errors import UnfinishedError
+from reblock.errors import UnfinishedError, UsageError
+from reblock.model import Plan
+from reblock.runs.adopt import Demands
 from reblock.runs.meter import Progress
 from reblock.runs.unfinished import check_known, staging_of
 from reblock.storage import registry
@@ -18,7 +22,7 @@ from reblock.storage.location import Location, Where
 
 
 def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
-    """The job of the unfinished run that makes a target, planned again, and the options that it was run with.
+    """The job of the unfinished run that makes a target, with that run's plan, and the options that it was run with.
 
     None where the target is complete and no run was left; UsageError where there is neither.
     """
@@ -27,24 +31,28 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
         if journal is None:
             check_known(staging, target)
             return None
-        request = journal.header.get("request")
-    if not request:
+        asked, document = journal.header.get("request"), journal.header.get("plan")
+    if not asked or not document:
         raise UnfinishedError(
             f"{staging.target}: the run does not say how it was begun: repeat the command that began it"
         )
-    planning, running = recalled(request)
+    planning, running = recalled(asked)
+    # The target as it is named now, and where it is now: its folder may have been moved.
     given, began = registry.locate(target), Location.parse(planning["target"])
-    if os.path.abspath(given.path) == os.path.abspath(began.path):
-        # As it was named now: the same place, in fewer words.
-        path = given.path.rstrip("/") + ("/" if began.is_folder else "")
-        planning["target"] = str(replace(given, path=path, inner=began.inner))
-    return plan(**planning), running
+    path = given.path.rstrip("/") + ("/" if began.is_folder else "")
+    request = Request(**{**planning, "target": str(replace(given, path=path, inner=began.inner))})
+    try:
+        job = planned_job(Plan.from_json(document), find_ends(request), request)
+    except UsageError as error:
+        error.add("the plan of the unfinished run no longer fits its source or its target")
+        raise
+    return replace(job, demands=Demands()), running
 
 
 def resume(
     target: Where, *, progress: Progress | None = None, cancelled: Callable[[], bool] = lambda: False
 ) -> Report | None:
-    """Go on with the unfinished run that makes a target, with the options that it was begun with.
+    """Continue the unfinished run that makes a target, with its own plan and the options that it was begun with.
 
     None where the target is complete and no run was left; UsageError where there is neither.
     """

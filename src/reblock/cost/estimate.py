@@ -113,7 +113,7 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
         bytes_read=sum(sweep.source.bytes for sweep in sweeps),
         bytes_written=sum(sweep.target.bytes for sweep in sweeps),
         read_amplification=first / logical if logical else 1.0,
-        scratch_bytes=_scratch_bytes(plan),
+        scratch_bytes=scratch_bytes(plan),
         peak_bytes=max((sweep.peak_bytes for sweep in sweeps), default=0),
         held_bytes=max((sweep.held_bytes for sweep in sweeps), default=0),
         seconds=sum(sweep.seconds for sweep in sweeps),
@@ -121,7 +121,7 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
     )
 
 
-def _scratch_bytes(plan: Plan) -> int:
+def scratch_bytes(plan: Plan) -> int:
     """Intermediate arrays that exist at the same time: the one that is read and the one that is written."""
     volume = prod(plan.passes[0].tasks.largest) if plan.interleaved else prod(plan.shape)
     sizes = [volume * layout.itemsize for layout in plan.scratch]

@@ -4,6 +4,7 @@ from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
 from reblock.planner.chunks import dividing, proportional
 from reblock.planner.comparison import plan_comparison
+from reblock.planner.stored import price
 
 __all__ = [
     "AUTO",
@@ -15,5 +16,6 @@ __all__ = [
     "choose",
     "dividing",
     "plan_comparison",
+    "price",
     "proportional",
 ]

@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
 from typing import Any
 
+from reblock.cost.estimate import scratch_bytes
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import (
     ChangedError,
@@ -32,7 +33,8 @@ from reblock.errors import (
     command,
     option,
 )
-from reblock.model import NO_RECORD, Format, Plan, Record, Schema, Store
+from reblock.model import NO_RECORD, Format, Plan, Problem, Record, Schema, Store
+from reblock.runs.adopt import stored_plan
 from reblock.runs.group_commit import GroupCommit, side_of
 from reblock.runs.identity import differences, identify, job_of, source_changed
 from reblock.runs.journal import Journal
@@ -53,8 +55,8 @@ _PARTS = 100
 class Attempt:
     """What one run needs, and what comes of it."""
 
-    view: View
-    """The source."""
+    source: View
+    """The source, chunks whole."""
     target: Location
     """Where the result goes."""
     format: Format
@@ -62,25 +64,23 @@ class Attempt:
     schema: Schema
     """What the target will be."""
     plan: Plan
-    """How."""
+    """How; that of an earlier attempt, where there is one."""
+    problem: Problem
+    """What the plan solves."""
     staging: Staging
     """Where it is built; locked."""
     scratch: str | None
     """Folder for intermediate arrays; None = in the staging folder."""
     digest: bool
     """Whether to take digest sums."""
-    meter: Meter | None
-    """Told how far the run is."""
     cancelled: Callable[[], bool]
     """Whether to stop."""
+    meter: Meter | None = None
+    """Counts how far the run is."""
     exist_ok: bool = False
     """Whether a target that the same job has made before is as good as a new one."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """What was asked for, so that the run can go on without being asked again."""
-    budget_bytes: int = 0
-    """Memory that the user granted; so much may wait to be made durable at the least."""
-    scratch_bytes: int = 0
-    """Largest size of the intermediate arrays."""
     measured: list[Measured] = field(default_factory=list)
     """What each pass took."""
     resumed: int = 0
@@ -106,24 +106,35 @@ class Attempt:
     @cached_property
     def _source(self) -> Source:
         """All its files are looked at: not before that is needed."""
-        return Source(self.view, self.cancelled)
+        return Source(self.source, self.cancelled)
 
     @cached_property
     def _problem(self) -> dict[str, Any]:
-        scratch = self._kept_scratch or os.path.join(self.staging.folder, "scratch")
-        return identify(
-            self.view,
-            self._source,
-            self.target,
-            (self.format, self.schema),
-            self.plan,
-            digest=self.digest,
-            scratch=scratch if self.plan.scratch else None,
-        )
+        return identify(self.source, self._source, self.target.inner, self.format, self.schema)
 
     @cached_property
     def _job(self) -> str:
         return job_of(self._problem)
+
+    def find_plan(self) -> Plan | None:
+        """The plan of an unfinished run of the same problem, found without its lock; None where there is none."""
+        if not self.staging.is_there:
+            return None
+        with self.staging.looking() as journal:
+            if journal is None or not self._is_left(journal):
+                return None
+            return self._stored_plan(journal)
+
+    def _stored_plan(self, journal: Journal) -> Plan:
+        document = journal.header["plan"]
+        divided = isinstance(document, dict) and document.get("divided") is True
+        parts = self.source.in_parts() if divided else None
+        problem = replace(
+            self.problem,
+            source=(parts or self.source).layout,
+            target=self.format.layout(self.schema),
+        )
+        return stored_plan(document, problem, self.target.path)
 
     def look(self) -> list[str]:
         """What `run` would begin with, for people; raises what it would raise, and touches nothing."""
@@ -146,6 +157,8 @@ class Attempt:
     def run(self) -> None:
         """Make the target, or go on making it."""
         journal = self._find()
+        if journal is not None:
+            self._follow(journal)
         if journal is not None and self._is_published(journal):
             self._take_over((journal.complete() or {}).get("digest"), "a run before had only to tidy up")
         else:
@@ -200,6 +213,26 @@ class Attempt:
         self.staging.clear()
         return None
 
+    def _follow(self, journal: Journal) -> None:
+        """Go on as the journal's run began: with its plan, its scratch folder and its digests."""
+        if self._stored_plan(journal) != self.plan:
+            raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
+        began = journal.header["scratch"]
+        if self.plan.scratch and self.scratch is not None and began != self._kept_scratch:
+            here = os.path.abspath(self.scratch)
+            if began is None or os.path.dirname(began) != here:
+                where = "beside the target" if began is None else f"in {os.path.dirname(began)}"
+                raise UnfinishedError(
+                    f"the unfinished run on {self.target.path} keeps its scratch {where}, not in {here}: "
+                    f"{command('resume', self.target.path)} goes on with it, "
+                    f"{command('clean', self.target.path)} gives up"
+                )
+        self._kept_scratch = began
+        if self.digest != journal.header["digest"]:
+            self.digest = bool(journal.header["digest"])
+            how = "with" if self.digest else "without"
+            self.notes.append(f"the run goes on {how} a digest, as it began")
+
     def _is_left(self, journal: Journal) -> bool:
         """The same for one that somebody has found who may not remove it."""
         if os.path.lexists(self.staging.journal):
@@ -215,6 +248,12 @@ class Attempt:
         if self._is_published(journal):
             return False
         advice = f"{command('clean', self.target.path)} removes it"
+        began = journal.header["request"].get("source")
+        if source_changed(before, self._problem) and began != self.request.get("source"):
+            raise UnfinishedError(
+                f"an unfinished run in the place of {self.target.path} reads {began}, which does not hold what "
+                f"{self._source.location} holds: {advice}, the command that began it resumes it"
+            )
         if source_changed(before, self._problem):
             what = self._source.describe_change(journal.header)
             since = f"since the unfinished run on {self.target.path} began"
@@ -243,7 +282,7 @@ class Attempt:
         if self.plan.scratch and not resumed:
             files = max(layout.objects.count for layout in self.plan.scratch)
             folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
-            needs.append(Need(folder, self.scratch_bytes, files, certain=True))
+            needs.append(Need(folder, scratch_bytes(self.plan), files, certain=True))
         return check_space(needs)
 
     # ---------------------------------------------------------------- the work
@@ -251,6 +290,9 @@ class Attempt:
         self._remove_scratch()
         header = {
             "problem": self._problem,
+            "plan": self.plan.to_json(),
+            "digest": self.digest,
+            "scratch": self._kept_scratch if self.plan.scratch else None,
             "boxes": [sweep.writes.count for sweep in self.plan.passes],
             "bytes": self.format.layout(self.schema).nbytes,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -261,15 +303,15 @@ class Attempt:
 
     def _remove_scratch(self) -> None:
         """Remove the intermediate arrays that are kept elsewhere; those in the staging folder go with it."""
-        if self.scratch is not None and self.plan.scratch:
-            remove_kept(self._scratch)
+        if self._kept_scratch is not None and self.plan.scratch:
+            remove_kept(self._kept_scratch)
 
     def _work(self, journal: Journal) -> None:
         self._found = any(True for _ in journal.groups())
         part = self.format.layout(self.schema).nbytes // _PARTS
         ledger = GroupCommit(
             journal,
-            most_bytes=max(self.budget_bytes, self.plan.memory_bytes, part),
+            most_bytes=max(self.problem.memory_bytes, self.plan.memory_bytes, part),
             digest=self.digest,
             unchanged=self._check,
             settle=native.settle if native.library() else None,
@@ -331,7 +373,7 @@ class Attempt:
         if self.meter is not None:
             self.meter.begin(self._parts(ledger))
         watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
-        self.measured = execute_plan(self.plan, self.view, store, scratch, watch=watch)
+        self.measured = execute_plan(self.plan, self.source.as_planned(self.plan), store, scratch, watch=watch)
         began = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:
             # All has been read. What was written of it becomes durable meanwhile.

@@ -8,24 +8,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reblock.engine import View
-from reblock.model import Format, Plan, Schema, element
+from reblock.model import Format, Schema, element
 from reblock.runs.source import Source
 from reblock.storage import attributes
-from reblock.storage.location import Location, absolute
+from reblock.storage.location import Location
 
 #: Differences that a message names.
 _SHOWN = 3
 
 
-def identify(
-    view: View, source: Source, target: Location, made: tuple[Format, Schema], plan: Plan, **options: Any
-) -> dict[str, Any]:
-    """The problem of a run as JSON values: two runs are the same where these are equal."""
-    where = Location.parse(view.store.location)
-    kind, schema = made
+def identify(view: View, source: Source, inner: str, format: Format, schema: Schema) -> dict[str, Any]:
+    """The problem of a run as JSON values: two runs are the same if these are equal.
+
+    It holds the source's content and what the target is to be: no path, no plan, and nothing of the machine.
+    """
     problem = {
         "source": {
-            "array": str(Location(absolute(where.path), where.inner)),
+            "inner": Location.parse(view.store.location).inner,
             "format": view.store.format,
             "layout": view.store.layout.to_json(),
             **source.identity,
@@ -33,13 +32,7 @@ def identify(
         "region": [list(pair) for pair in zip(view.region.start, view.region.stop, strict=True)],
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
-        "target": {
-            "array": str(Location(absolute(target.path), target.inner)),
-            "format": kind.name,
-            **_describe(schema),
-        },
-        **options,
-        "plan": plan.to_json(),
+        "target": {"inner": inner, "format": format.name, **_describe(schema)},
     }
     found: dict[str, Any] = json.loads(json.dumps(problem))
     return found
@@ -52,18 +45,17 @@ def job_of(problem: Mapping[str, Any]) -> str:
     """
     source, target = problem["source"], problem["target"]
     made = {
-        "source": [Location.parse(source["array"]).inner, list(source["files"].values()), source["chunks"]],
-        "target": {key: value for key, value in target.items() if key != "array"},
+        "source": [source["inner"], source["files"], source["chunks"]],
+        "target": {key: value for key, value in target.items() if key != "inner"},
         **{key: problem[key] for key in ("region", "transpose", "missing chunks")},
     }
     return hashlib.blake2b(json.dumps(made, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two problems, in words; the plan only where nothing else explains it."""
-    before, now = ({**one, "source": {**one["source"], "chunks": None}} for one in (before, now))
-    found = list(_differences({**before, "plan": None}, {**now, "plan": None}))
-    found = found or list(_differences(before.get("plan"), now.get("plan"), "plan"))
+    """What differs between two problems, in words."""
+    before, now = ({**one, "source": {**one["source"], "files": None, "chunks": None}} for one in (before, now))
+    found = list(_differences(before, now)) or ["the source"]
     return [*found[:_SHOWN], *([f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])]
 
 
@@ -71,8 +63,8 @@ def source_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether it is the files of the same source that differ."""
     one, two = before["source"], now["source"]
     # Another region is another set of chunks.
-    same = one["array"] == two["array"] and before["region"] == now["region"]
-    return bool(same and any(one.get(key) != two[key] for key in ("files", "chunks")))
+    same = before["region"] == now["region"] and all(one[key] == two[key] for key in ("inner", "format", "layout"))
+    return bool(same and any(one[key] != two[key] for key in ("files", "chunks")))
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 ::
 
-    {"journal": 2, "problem": {...}, "boxes": [512], "source": {...}}                          1f0c...   header
+    {"journal": 3, "problem": {...}, "plan": {...}, "boxes": [512], "source": {...}}            1f0c...   header
     {"pass": 0, "boxes": [[0, 96], [97, 99]], "bytes": 3145728, "sums": "...", "stamps": "..."}  77aa...   a group
     {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the array
 
@@ -30,7 +30,7 @@ from reblock.model.ledger import Sums
 from reblock.storage.media.files import disk_errors, open_regular, sync, write_file
 
 #: Version of what is written here.
-VERSION = 2
+VERSION = 3
 _SUM_BYTES = 8
 #: Longest line that is believed to be one.
 _LONGEST = 1 << 30

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from reblock.storage import registry
 from reblock.storage.media.private import PrivateFolder
 
 _FORMAT = "rawblocks"
+_KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
 #: Of more boxes no account is kept, so that it takes no memory worth counting: their blocks go at the end.
 _MANY_BOXES = 1 << 17
 
@@ -217,9 +219,9 @@ def remove_kept(path: str) -> bool:
     return True
 
 
-def is_kept_folder(path: str, target: str) -> bool:
-    """Whether a path is where the intermediate arrays on the way to a target would be kept."""
-    return path == kept_folder(target, os.path.dirname(path))
+def is_kept_folder(path: str) -> bool:
+    """Whether a path is one where intermediate arrays are kept."""
+    return os.path.isabs(path) and _KEPT_NAME.fullmatch(os.path.basename(path)) is not None
 
 
 def _schema(layout: Layout) -> Schema:

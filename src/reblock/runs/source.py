@@ -8,6 +8,7 @@ the write boxes that were made of such files are read again, and compared with t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ class Source:
     def identity(self) -> dict[str, Any]:
         """What must be the same for a run to go on."""
         start = self.seen.start
-        return {"files": dict(self.files), "chunks": {"present": start.present, "sum": f"{start.firm:016x}"}}
+        chunks = {"present": start.present, "sum": f"{start.firm:016x}"}
+        return {"files": [one for _, one in self.files], "chunks": chunks}
 
     @property
     def times(self) -> dict[str, Any]:
@@ -59,7 +61,8 @@ class Source:
     def describe_change(self, header: Mapping[str, Any]) -> str:
         """In words, what has happened to the files since the run began that has left this header of a journal."""
         before, now = header["problem"]["source"], self.identity
-        found = [path for path, one in now["files"].items() if before["files"].get(path) != one]
+        pairs = zip_longest(self.files, before["files"])
+        found = [new[0] for new, old in pairs if new is not None and new[1] != old]
         more = now["chunks"]["present"] - before["chunks"]["present"]
         if before["chunks"] != now["chunks"]:
             began_ns = header["source"]["newest_ns"]

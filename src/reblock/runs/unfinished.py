@@ -17,7 +17,7 @@ from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import is_kept_folder, remove_kept
 from reblock.runs.staging import Staging, target_name
 from reblock.storage import registry
-from reblock.storage.location import Where
+from reblock.storage.location import Location, Where
 from reblock.storage.media.files import disk_errors
 
 #: Names that a message lists, and that are looked at to find them.
@@ -82,23 +82,23 @@ def status(target: Where) -> Unfinished | None:
 
 
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
-    problem, complete = journal.header["problem"], journal.complete()
+    header, complete = journal.header, journal.complete()
     published = complete is not None and staging.published(complete["inode"])
     finished, last = finished_part(journal)
     return Unfinished(
-        target=problem["target"]["array"],
-        source=problem["source"]["array"],
+        target=str(Location(os.path.abspath(staging.target), header["problem"]["target"]["inner"])),
+        source=header["request"].get("source", ""),
         state="running" if holder else "complete" if published else "stopped",
         running=holder,
-        started=journal.header["started"],
-        strategy=problem["plan"]["strategy"],
-        memory_bytes=problem["plan"]["memory_bytes"],
+        started=header["started"],
+        strategy=header["plan"]["strategy"],
+        memory_bytes=header["plan"]["memory_bytes"],
         finished_boxes=finished,
         boxes=sum(journal.header["boxes"]),
         finished_bytes=last,
         bytes=journal.header["bytes"],
         staging=staging.folder,
-        scratch=problem["scratch"],
+        scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if header["plan"]["scratch"] else None),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
     )
 
@@ -124,10 +124,10 @@ def remove_unfinished(staging: Staging) -> list[str]:
             journal = staging.find_journal()
         except FormatError:
             journal = None
-        scratch = journal.header["problem"]["scratch"] if journal else None
+        scratch = journal.header["scratch"] if journal else None
         removed = []
         # A journal is a file like any other: it does not get to name just anything to be removed.
-        if isinstance(scratch, str) and is_kept_folder(scratch, staging.target) and remove_kept(scratch):
+        if isinstance(scratch, str) and is_kept_folder(scratch) and remove_kept(scratch):
             removed.append(scratch)
         removed += staging.remove()
     if staging.left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -42,6 +43,12 @@ from reblock.errors import DiskError, ReblockError
 @click.option("--exist-ok", is_flag=True, hidden=True)
 @click.option("--no-digest", is_flag=True, hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True, expose_value=False)
+@click.option(
+    "--save",
+    shell_complete=files,
+    metavar="P.json",
+    help="Save the plan to a file, for `run --plan`; an older plan file is replaced.",
+)
 @click.option("--all", "everything", is_flag=True, help="Also show the passes of every alternative.")
 @options.as_json
 def command(
@@ -51,6 +58,7 @@ def command(
     overwrite: bool,
     exist_ok: bool,
     no_digest: bool,
+    save: str | None,
     everything: bool,
     as_json: bool,
     **wanted: Any,
@@ -72,6 +80,9 @@ def command(
         except (ReblockError, OSError) as error:
             known = DiskError.wrap(error, doing="the system failed on") if isinstance(error, OSError) else error
             notes = [f"run would refuse: {Failure.of(known).message}"]
+    if save is not None:
+        api.save_plan(job, save)
+        notes.append(f"saved: reblock run {shlex.join([str(source), target or 'DST'])} --plan {shlex.quote(save)}")
     document = job.to_json()
     document["notes"] += notes
     emit(document if as_json else job.explain(everything=everything, notes=notes))

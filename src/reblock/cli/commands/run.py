@@ -30,6 +30,13 @@ _NOTHING = "a dry run: nothing was written"
 @options.target
 @options.planning
 @click.option(
+    "--plan",
+    "plan_file",
+    shell_complete=files,
+    metavar="P.json",
+    help="Execute a plan that `plan --save` has made for such arrays; it decides chunks, memory and all of planning.",
+)
+@click.option(
     "--scratch",
     shell_complete=folders,
     metavar="DIR",
@@ -50,6 +57,7 @@ _NOTHING = "a dry run: nothing was written"
 def command(
     source: str,
     target: str,
+    plan_file: str | None,
     scratch: str | None,
     overwrite: bool,
     exist_ok: bool,
@@ -67,7 +75,12 @@ def command(
     from reblock import api
     from reblock.render import text
 
-    job = api.plan(source, target, **options.given(wanted))
+    given = options.given(wanted)
+    if plan_file is None:
+        job = api.plan(source, target, **given)
+    else:
+        options.refuse_decided(given)
+        job = api.load_plan(plan_file, source, target, **given)
     if dry_run:
         notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         document = job.to_json()
@@ -75,6 +88,7 @@ def command(
         if as_json or not quiet:
             emit(document if as_json else job.explain(notes=[*notes, _NOTHING]))
         return
+    job = api.adopt(job, scratch=scratch, exist_ok=exist_ok, overwrite=overwrite)
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(

@@ -7,7 +7,7 @@ from typing import Any
 import h5py
 import numcodecs.blosc
 
-from reblock.api.job import repartition
+from reblock.api.running import repartition
 from reblock.bench.peers.scripts.job import DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import measure
 from reblock.storage import registry

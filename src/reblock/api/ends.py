@@ -1,0 +1,189 @@
+"""Ends of a job: the source as it will be read, and the target as it will be, before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reblock.api.array import DEFAULT_MEMORY, Array, open_array
+from reblock.api.machine import cores, parse_memory
+from reblock.api.request import (
+    abstract_layouts,
+    is_contiguous,
+    is_strict,
+    one_of,
+    parse_codec,
+    priced_device,
+    target_schema,
+    wanted_schema,
+)
+from reblock.engine import View
+from reblock.errors import UsageError, option, options
+from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
+from reblock.model import Codec, Device, Format, Layout, Measurable, Problem, Schema
+from reblock.planner import AUTO
+from reblock.runs.adopt import Demands
+from reblock.runs.source import Files
+from reblock.storage import registry
+from reblock.storage.location import Location, Where
+from reblock.units import parse_size
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks of a plan, as given: the arguments of `reblock.plan`."""
+
+    source: Where | Array | None = None
+    """The array to read; None = described by shape, dtype and source_chunks."""
+    target: Where | None = None
+    """The array to write."""
+    chunks: Chunks | None = None
+    """Chunks of the target."""
+    memory: str | int | None = None
+    """Memory budget."""
+    shards: Chunks | None = None
+    """Shards of the target."""
+    transpose: Order | None = None
+    """Order of the source's axes in the target."""
+    region: Ranges | None = None
+    """Part of the source, in its axes."""
+    codec: str | Codec | None = None
+    """Codec of the target."""
+    checksum: bool = False
+    """Whether the target's codec ends in a checksum."""
+    dtype: Any = None
+    """Type of the target's elements."""
+    strategy: str = AUTO
+    """Strategy whose plan is taken."""
+    objective: str = "time"
+    """What plans are ranked by."""
+    device: str | Device = "nvme"
+    """Storage of the source."""
+    target_device: str | Device | None = None
+    """Storage of the target."""
+    scratch_device: str | Device | None = None
+    """Storage of intermediate arrays."""
+    scratch_limit: str | int | None = None
+    """Most bytes of intermediate arrays."""
+    scratch_objects: int | None = None
+    """Most objects of an intermediate array."""
+    memory_model: str = "allocated"
+    """How memory is counted."""
+    from_format: str | None = None
+    """Format of the source."""
+    allow_external: Sequence[Where] = ()
+    """Folders that links in the source may lead to."""
+    to_format: str | None = None
+    """Format of the target."""
+    on_missing: str = "fill"
+    """What becomes of chunks that the source does not store."""
+    shape: Shape | None = None
+    """Shape of a source that is not given."""
+    source_chunks: Chunks | None = None
+    """Its chunks."""
+    source_codec: str | Codec | None = None
+    """Its codec."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory budget in bytes."""
+        return parse_memory(DEFAULT_MEMORY if self.memory is None else self.memory)
+
+    @property
+    def scratch_bytes(self) -> int | None:
+        """The most bytes of intermediate arrays; None = no limit."""
+        return None if self.scratch_limit is None else parse_size(self.scratch_limit)
+
+    @property
+    def demands(self) -> Demands:
+        """What the plan of an unfinished run must meet to be adopted."""
+        return Demands(
+            memory_bytes=None if self.memory is None else self.memory_bytes,
+            strategy=None if self.strategy == AUTO else self.strategy,
+            scratch_bytes=self.scratch_bytes,
+            scratch_objects=self.scratch_objects,
+        )
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Source and target of a job."""
+
+    source: Layout
+    """Layout of the source, cropped and transposed."""
+    target: Layout
+    """Layout of the target."""
+    schema: Schema
+    """What the target will be."""
+    wanted: Schema
+    """The same before it was adapted to the target's format."""
+    view: View | None = None
+    """The source; None where only its shape is known."""
+    location: Location | None = None
+    """Where the target goes; None where that is not said."""
+    format: Format | None = None
+    """The target's format."""
+    files: Files = field(default_factory=list)
+    """Status of the files that describe the source, taken when it was opened."""
+
+    def problem(self, request: Request) -> Problem:
+        """The problem that a plan has to solve."""
+        target = self.target
+        if self.view is not None and request.strategy == AUTO and not is_contiguous(target):
+            # A chunk that is written at once is durable at once; only a strategy chosen by name cuts chunks.
+            target = replace(target, partial_writes=False)
+        return Problem(
+            self.source,
+            target,
+            request.memory_bytes,
+            priced_device(request.device),
+            None if request.target_device is None else priced_device(request.target_device),
+            None if request.scratch_device is None else priced_device(request.scratch_device),
+            request.scratch_bytes,
+            request.scratch_objects,
+            cores=cores(),
+            held=one_of("memory model", request.memory_model, ("allocated", "held")) == "held",
+        )
+
+
+def find_ends(request: Request) -> Ends:
+    """Open the source and describe the target; nothing is written."""
+    return _abstract_ends(request) if request.source is None else _stored_ends(request, request.source)
+
+
+def _abstract_ends(request: Request) -> Ends:
+    shape, dtype, source_chunks, chunks = request.shape, request.dtype, request.source_chunks, request.chunks
+    if shape is None or dtype is None or source_chunks is None or chunks is None:
+        raise UsageError(f"a plan without a source needs {options('shape', 'dtype', 'source_chunks', 'chunks')}")
+    if request.checksum:
+        raise UsageError(
+            f"{option('checksum')} is for a target of a known format; without a source, name it in {option('codec')}"
+        )
+    codecs = parse_codec(request.source_codec), parse_codec(request.codec)
+    source, schema, target = abstract_layouts(
+        parse_shape(shape), dtype, source_chunks, codecs[0], chunks, codecs[1], request.transpose, request.region
+    )
+    return Ends(source, target, schema, schema)
+
+
+def _stored_ends(request: Request, source: Where | Array) -> Ends:
+    if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
+        raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
+    array = open_array(source, request.from_format, request.allow_external)
+    store = array.store.measured() if isinstance(array.store, Measurable) else array.store
+    view = View(
+        store,
+        parse_region(request.region, store.layout.shape, store.schema.axes),
+        parse_order(request.transpose, store.layout.ndim, store.schema.axes),
+        strict=is_strict(request.on_missing),
+    )
+    where = None if request.target is None else registry.locate(request.target)
+    if where is not None and where.is_url:
+        raise UsageError(f"{where.path}: only local files can be written in this version, not URLs")
+    to_format = request.to_format
+    kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
+    wanted = wanted_schema(view, request.chunks, request.shards, parse_codec(request.codec), request.dtype)
+    asked = {name for name in ("chunks", "shards", "codec", "dtype") if getattr(request, name) is not None}
+    schema = target_schema(kind, wanted, asked, checksum=request.checksum)
+    return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, array.files)

@@ -1,0 +1,134 @@
+"""Plan files: a plan saved as JSON, to be run later, elsewhere, or again.
+
+::
+
+    {"reblock_plan": 1,
+     "request": {"chunks": "64,64,64", "memory": 1073741824, ...},     what the plan was asked for, without paths
+     "source": {...}, "target": {...},                                 the layouts that it fits
+     "plan": {...}}
+
+A plan file is input like any other: its size, depth and numbers are bounded, and the plan must fit the source and the
+target, write each element once, and stay inside its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from reblock.api.array import Array
+from reblock.api.ends import Ends, Request, find_ends
+from reblock.api.job import Job
+from reblock.api.planning import planned_job
+from reblock.api.recall import recalled
+from reblock.errors import DiskError, FormatError, InfeasibleError, UsageError, option
+from reblock.geometry.values import integer, members
+from reblock.model import Layout, Plan
+from reblock.storage.checks import parse_json
+from reblock.storage.location import Where
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import read_whole
+
+#: Version of plan files.
+VERSION = 1
+#: Largest plan file: only irregular grids make a plan long.
+MAX_BYTES = 16 << 20
+#: Options that a plan file has no say in: where the arrays are, and how they are opened.
+_PLACES = ("source", "target", "from_format", "to_format", "allow_external")
+#: Types of the options in a file that are no text.
+_KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool}
+#: Options that a plan decides, and that are refused beside one.
+DECIDED = tuple(
+    one.name for one in fields(Request) if one.name not in (*_PLACES, "shape", "source_chunks", "source_codec")
+)
+
+
+def save_plan(job: Job, path: Where) -> None:
+    """Save the plan of a job, for `load_plan` and `reblock run --plan`; only an older plan file is replaced."""
+    if job.source is None or job.format is None or job.decision.problem.held:
+        raise UsageError("only a plan for a stored array that counts all allocated memory can be saved and run")
+    document = {
+        "reblock_plan": VERSION,
+        "request": {name: value for name, value in (job.request or {}).items() if name not in _PLACES},
+        "source": job.source.as_planned(job.plan).layout.to_json(),
+        "target": job.format.layout(job.schema).to_json(),
+        "plan": job.plan.to_json(),
+    }
+    where = os.fspath(path)
+    if os.path.lexists(where):
+        try:
+            known = "reblock_plan" in parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)
+        except FormatError:
+            known = False
+        if not known:
+            raise UsageError(f"{where} exists and is no plan file: choose another name")
+    LOCAL.replace(where, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def load_plan(
+    path: Where,
+    source: Where | Array,
+    target: Where,
+    *,
+    from_format: str | None = None,
+    allow_external: tuple[Where, ...] = (),
+    to_format: str | None = None,
+) -> Job:
+    """The job that carries out a saved plan on a source and a target; UsageError where it does not fit them."""
+    where = os.fspath(path)
+    try:
+        data = parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)
+        found = members(data, "a plan file", ("reblock_plan", "request", "source", "target", "plan"))
+        integer(found["reblock_plan"], "reblock_plan", least=VERSION, most=VERSION)
+        plan = Plan.from_json(found["plan"])
+        request = replace(
+            _request(found["request"]),
+            source=source,
+            target=target,
+            from_format=from_format,
+            allow_external=allow_external,
+            to_format=to_format,
+        )
+        ends = find_ends(request)
+        _require_fit(plan, ends, found)
+        return planned_job(plan, ends, request)
+    except DiskError:
+        raise
+    except FormatError as error:
+        raise UsageError(str(error)) from error
+    except (UsageError, InfeasibleError) as error:
+        raise UsageError(f"{option('plan', where)}: {error}") from error
+
+
+def _request(value: Any) -> Request:
+    """What a plan was asked for, every option of the right kind."""
+    if not isinstance(value, dict):
+        raise UsageError("request must be an object")
+    strange = [name for name in value if name not in DECIDED]
+    if strange:
+        raise UsageError(f"request has no {', '.join(map(repr, strange[:3]))}")
+    for name, one in value.items():
+        kind = _KINDS.get(name, str)
+        if type(one) is not kind and not (name.endswith("device") and isinstance(one, dict)):
+            raise UsageError(f"request.{name} must be {kind.__name__}, not {str(one)[:60]!r}")
+    wanted, _ = recalled(value)
+    return Request(**wanted)
+
+
+def _require_fit(plan: Plan, ends: Ends, found: dict[str, Any]) -> None:
+    """UsageError where the plan was made for another source or target."""
+    source = ends.source if ends.view is None else ends.view.as_planned(plan).layout
+    for name, layout in (("source", source), ("target", ends.target)):
+        if differing := list(_differences(layout, found[name])):
+            raise UsageError(f"the plan is for another {name}: {'; '.join(differing[:3])}")
+
+
+def _differences(layout: Layout, before: Any) -> Iterator[str]:
+    now = json.loads(json.dumps(layout.to_json()))
+    for key in dict.fromkeys([*now, *(before if isinstance(before, dict) else ())]):
+        was = before.get(key) if isinstance(before, dict) else None
+        if now.get(key) != was:
+            yield f"{key} is {json.dumps(now.get(key))[:80]}, the plan has {json.dumps(was)[:80]}"

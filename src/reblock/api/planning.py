@@ -1,0 +1,140 @@
+"""Planning: from what a caller asks for to a job with the best plan, or with a plan that was made before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from reblock.api.array import Array
+from reblock.api.ends import Ends, Request, find_ends
+from reblock.api.job import Job
+from reblock.api.recall import remember
+from reblock.engine import View
+from reblock.errors import InfeasibleError
+from reblock.geometry.notation import Chunks, Order, Ranges, Shape
+from reblock.model import Codec, Device, Plan, Problem
+from reblock.planner import AUTO, OBJECTIVES, Decision, choose, price
+from reblock.storage.location import Where
+
+#: A plan within this factor of the lower bound on its time is good enough.
+_NEAR = 1.1
+
+
+def plan(
+    source: Where | Array | None = None,
+    target: Where | None = None,
+    *,
+    chunks: Chunks | None = None,
+    memory: str | int | None = None,
+    shards: Chunks | None = None,
+    transpose: Order | None = None,
+    region: Ranges | None = None,
+    codec: str | Codec | None = None,
+    checksum: bool = False,
+    dtype: Any = None,
+    strategy: str = AUTO,
+    objective: str = "time",
+    device: str | Device = "nvme",
+    target_device: str | Device | None = None,
+    scratch_device: str | Device | None = None,
+    scratch_limit: str | int | None = None,
+    scratch_objects: int | None = None,
+    memory_model: str = "allocated",
+    from_format: str | None = None,
+    allow_external: Sequence[Where] = (),
+    to_format: str | None = None,
+    on_missing: str = "fill",
+    shape: Shape | None = None,
+    source_chunks: Chunks | None = None,
+    source_codec: str | Codec | None = None,
+) -> Job:
+    """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
+
+    The source is a stored array, or — for arithmetic alone — `shape`, `dtype` and `source_chunks`. `checksum` ends the
+    target's codec in a checksum of each chunk, so that every reader notices damage. The memory budget is 1 GiB unless
+    given.
+
+    Examples
+    --------
+    >>> import reblock
+    >>> job = reblock.plan(shape=(140, 140, 140), dtype="u2", source_chunks=(35, 35, 35), chunks=(35, 70, 35))
+    >>> job.decision.problem.lower_bound_seeks
+    96
+    """
+    request = Request(**locals())
+    ends = find_ends(request)
+    problem = ends.problem(request)
+    if strategy == AUTO:
+        decision = _better(ends.view, problem, objective)
+    else:
+        decision = choose(problem, strategy=strategy, objective=objective)
+    return _job(decision, ends, request)
+
+
+def planned_job(plan: Plan, ends: Ends, request: Request) -> Job:
+    """The job that carries out a plan that was made before."""
+    return _job(price(plan, problem_for(plan, ends, ends.problem(request)), objective=request.objective), ends, request)
+
+
+def problem_for(plan: Plan, ends: Ends, problem: Problem) -> Problem:
+    """The problem that a given plan solves: chunks whole or in parts, and any writes that the target allows."""
+    source = ends.source if ends.view is None else ends.view.as_planned(plan).layout
+    return replace(problem, source=source, target=ends.target)
+
+
+def with_plan(job: Job, plan: Plan) -> Job:
+    """The same job with another plan."""
+    if job.plan == plan or job.source is None or job.format is None:
+        return job
+    problem = replace(
+        job.decision.problem,
+        source=job.source.as_planned(plan).layout,
+        target=job.format.layout(job.schema),
+        memory_bytes=max(job.decision.problem.memory_bytes, plan.memory_bytes),
+    )
+    return replace(job, decision=price(plan, problem, objective=job.decision.objective))
+
+
+def with_whole_chunks(job: Job) -> Job | None:
+    """The same job with a plan that reads chunks whole; None where no such plan fits into memory."""
+    if job.source is None or job.source.layout.divided:
+        return None
+    problem = replace(job.decision.problem, source=job.source.layout)
+    try:
+        return replace(job, decision=choose(problem, objective=job.decision.objective))
+    except InfeasibleError:
+        return None
+
+
+def _job(decision: Decision, ends: Ends, request: Request) -> Job:
+    asked: Mapping[str, Any] | None = None
+    if ends.view is not None:
+        asked = remember(request, ends.view, ends.location, ends.wanted)
+    return Job(
+        decision, ends.view, ends.location, ends.format, ends.schema, asked, demands=request.demands, files=ends.files
+    )
+
+
+def _better(view: View | None, problem: Problem, objective: str) -> Decision:
+    """The plan that reads chunks whole, or in parts if that is better."""
+    try:
+        whole = choose(problem, objective=objective)
+    except InfeasibleError:
+        # Chunks that do not fit into memory as a whole may fit in parts.
+        if (parts := _in_parts(view, problem)) is None:
+            raise
+        return choose(parts, objective=objective)
+    if whole.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
+        with suppress(InfeasibleError):
+            divided, rank = choose(parts, objective=objective), OBJECTIVES[objective]
+            if rank(divided.cost) < rank(whole.cost):
+                return divided
+    return whole
+
+
+def _in_parts(view: View | None, problem: Problem) -> Problem | None:
+    """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
+    parts = None if view is None else view.in_parts()
+    return None if parts is None else replace(problem, source=parts.layout)

@@ -1,0 +1,218 @@
+"""Running: carry out a job, or check that it could be carried out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from time import perf_counter
+from typing import Any
+
+from reblock.api.array import Array
+from reblock.api.job import Job
+from reblock.api.machine import engine_name
+from reblock.api.planning import plan, with_plan, with_whole_chunks
+from reblock.engine import Report, measured_cost, total_times
+from reblock.errors import ChangedError, StorageError, UnevenError, UsageError
+from reblock.planner import check as check_plan
+from reblock.runs.adopt import require_met
+from reblock.runs.apart import check_apart
+from reblock.runs.attempt import Attempt
+from reblock.runs.meter import Meter, Progress
+from reblock.runs.scratch import kept_folder
+from reblock.runs.source import first_change
+from reblock.runs.space import foresee
+from reblock.runs.staging import Staging
+from reblock.runs.unfinished import remove_unfinished
+from reblock.storage import registry
+from reblock.storage.location import Location, Where
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a run that do not change its plan."""
+
+    overwrite: bool = False
+    """Whether an existing target is replaced."""
+    exist_ok: bool = False
+    """Whether a target that the same job has made will do."""
+    scratch: Where | None = None
+    """Folder for intermediate arrays; None = beside the target."""
+    digest: bool = True
+    """Whether digest sums are taken."""
+
+
+def run(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    scratch: Where | None = None,
+    exist_ok: bool = False,
+    digest: bool = True,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Carry out a plan: read the source, write the target, report the cost.
+
+    A target that exists is an error, unless `overwrite` replaces it, or `exist_ok` is given and the same job has made
+    it before from a source that has not changed since: then there is nothing to do, and the report's notes say so.
+
+    A run that stops half way, for any reason, leaves what it has finished beside the target. The same job goes on from
+    there, with the plan that the unfinished run began with. `progress` is told the bytes read and written so far by all
+    passes, and their total, from any thread. `cancelled` is called now and then from any thread; once it returns true,
+    the run finishes the boxes that are being encoded or written and raises KeyboardInterrupt, unless all are done.
+    """
+    return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, cancelled)
+
+
+def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> Report:
+    began = perf_counter()
+    uneven: UnevenError | None = None
+    job, attempt = _prepare(job, how, cancelled)
+    if progress is not None:
+        attempt.meter = _meter(job, progress)
+    if attempt.is_done:
+        return _report(job, attempt, began)
+    with attempt.staging:
+        try:
+            attempt.run()
+        except UnevenError as error:
+            uneven = error
+    if uneven is None:
+        return _report(job, attempt, began)
+    whole = with_whole_chunks(job)
+    if whole is None:
+        uneven.add("with more memory chunks are read whole")
+        raise uneven
+    # Nothing that another plan has finished is of use.
+    remove_unfinished(attempt.staging)
+    again = _run(whole, how, progress, cancelled)
+    return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
+
+
+def adopt(job: Job, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> Job:
+    """The job as `run` will carry it out: with the plan of the unfinished run in its place, if there is one."""
+    return _prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
+
+
+def check(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    exist_ok: bool = False,
+    scratch: Where | None = None,
+    digest: bool = True,
+) -> list[str]:
+    """Raise what `run` would raise before it writes anything; return notes otherwise. Nothing is written.
+
+    The arguments are those of `run`. The check covers the target and anything in its place, an unfinished run and its
+    lock, the permission to write, the free space, and the plan itself.
+    """
+    return _prepare(job, RunOptions(overwrite, exist_ok, scratch, digest))[1].look()
+
+
+def repartition(
+    source: Where | Array,
+    target: Where,
+    *,
+    overwrite: bool = False,
+    scratch: Where | None = None,
+    exist_ok: bool = False,
+    digest: bool = True,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Report:
+    """Plan and run in one call; takes what `plan` and `run` take."""
+    job = plan(source, target, **options)
+    return run(job, overwrite=overwrite, scratch=scratch, exist_ok=exist_ok, digest=digest, progress=progress)
+
+
+def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[Job, Attempt]:
+    """A job and an attempt at it, unless something that is known without the lock speaks against it.
+
+    Where an unfinished run of the same problem is found, both have its plan.
+    """
+    if job.source is None or job.target is None or job.format is None:
+        raise UsageError("this plan was made without a source or a target: it can be read, not run")
+    problem, location = job.decision.problem, job.source.store.location
+    check_plan(job.plan, problem)
+    if changed := first_change(job.files):
+        raise ChangedError(f"{changed} changed since {location} was opened: open it and plan again")
+    if job.source.as_planned(job.plan).layout.units != problem.source.units:
+        raise ChangedError(f"the parts of the chunks of {location} changed since it was opened: open it and plan again")
+    foresee(job.format, job.target, job.schema)
+    staging = Staging(job.target.path, overwrite=how.overwrite)
+    places = [("staging folder", staging.folder)]
+    if how.scratch is not None:
+        places.append(("scratch", kept_folder(staging.target, os.fspath(how.scratch))))
+    check_apart(job.source.store, job.target, places)
+    attempt = Attempt(
+        job.source,
+        job.target,
+        job.format,
+        job.schema,
+        job.plan,
+        problem,
+        staging,
+        scratch=None if how.scratch is None else os.fspath(how.scratch),
+        digest=how.digest,
+        cancelled=cancelled,
+        exist_ok=how.exist_ok,
+        request=_request(job, how),
+    )
+    stored = attempt.find_plan()
+    if stored is not None:
+        require_met(stored, job.demands, job.target.path)
+        job, attempt.plan = with_plan(job, stored), stored
+    if not staging.is_there and not attempt.is_made():
+        staging.check()
+    if job.target is not None and job.target.inner:
+        _alone(job.target)
+    return job, attempt
+
+
+def _meter(job: Job, progress: Progress) -> Meter:
+    traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
+    return Meter(traffic, prod(job.decision.problem.shape), progress)
+
+
+def _request(job: Job, how: RunOptions) -> dict[str, Any]:
+    """What was asked of the plan and of the run."""
+    made = dict(job.request or {})
+    if how.scratch is not None:
+        made["scratch"] = os.path.abspath(os.fspath(how.scratch))
+    return {**made, **({} if how.digest else {"digest": False}), **({"overwrite": True} if how.overwrite else {})}
+
+
+def _report(job: Job, attempt: Attempt, began: float) -> Report:
+    measured, problem = attempt.measured, job.decision.problem
+    return Report(
+        job.plan,
+        job.decision.cost,
+        measured_cost(measured, problem.source.nbytes, problem.target, job.decision.cost.scratch_bytes),
+        perf_counter() - began,
+        sum(one.tasks for one in measured),
+        sum(one.write_boxes for one in measured),
+        sum(one.missing_chunks for one in measured),
+        str(job.target),
+        resumed_boxes=attempt.resumed,
+        digest=attempt.sums,
+        notes=(*job.notes, *attempt.notes),
+        engine=engine_name(),
+        times=total_times(measured),
+    )
+
+
+def _alone(target: Location) -> None:
+    """A file is replaced as a whole, so it must hold nothing but the array that is replaced."""
+    if os.path.lexists(target.path):
+        try:
+            inside = Location.parse(registry.open(target.path).location).inner
+        except StorageError:
+            inside = None
+        if inside != target.inner:
+            raise UsageError(
+                f"{target.path} exists and holds more than {target.inner}: writing into an existing file is not "
+                "possible yet, choose a new file"
+            )
