@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from reblock.api.array import Array
 from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
+from reblock.api.parts import choose_parts
 from reblock.api.recall import remember
-from reblock.engine import View
-from reblock.errors import InfeasibleError
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape
 from reblock.model import Codec, Device, Plan, Problem
-from reblock.planner import AUTO, OBJECTIVES, Decision, choose, price
+from reblock.planner import AUTO, Decision, choose, price
 from reblock.storage.location import Where
-
-#: A plan within this factor of the lower bound on its time is good enough.
-_NEAR = 1.1
 
 
 def plan(
@@ -67,7 +62,7 @@ def plan(
     ends = find_ends(request)
     problem = ends.problem(request)
     if strategy == AUTO:
-        decision = _better(ends.view, problem, objective)
+        decision = choose_parts(ends.view, problem, objective)
     else:
         decision = choose(problem, strategy=strategy, objective=objective)
     return _job(decision, ends, request)
@@ -97,17 +92,6 @@ def with_plan(job: Job, plan: Plan) -> Job:
     return replace(job, decision=price(plan, problem, objective=job.decision.objective))
 
 
-def with_whole_chunks(job: Job) -> Job | None:
-    """The same job with a plan that reads chunks whole; None where no such plan fits into memory."""
-    if job.source is None or job.source.layout.divided:
-        return None
-    problem = replace(job.decision.problem, source=job.source.layout)
-    try:
-        return replace(job, decision=choose(problem, objective=job.decision.objective))
-    except InfeasibleError:
-        return None
-
-
 def _job(decision: Decision, ends: Ends, request: Request) -> Job:
     asked: Mapping[str, Any] | None = None
     if ends.view is not None:
@@ -115,26 +99,3 @@ def _job(decision: Decision, ends: Ends, request: Request) -> Job:
     return Job(
         decision, ends.view, ends.location, ends.format, ends.schema, asked, demands=request.demands, files=ends.files
     )
-
-
-def _better(view: View | None, problem: Problem, objective: str) -> Decision:
-    """The plan that reads chunks whole, or in parts if that is better."""
-    try:
-        whole = choose(problem, objective=objective)
-    except InfeasibleError:
-        # Chunks that do not fit into memory as a whole may fit in parts.
-        if (parts := _in_parts(view, problem)) is None:
-            raise
-        return choose(parts, objective=objective)
-    if whole.excess > _NEAR and (parts := _in_parts(view, problem)) is not None:
-        with suppress(InfeasibleError):
-            divided, rank = choose(parts, objective=objective), OBJECTIVES[objective]
-            if rank(divided.cost) < rank(whole.cost):
-                return divided
-    return whole
-
-
-def _in_parts(view: View | None, problem: Problem) -> Problem | None:
-    """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
-    parts = None if view is None else view.in_parts()
-    return None if parts is None else replace(problem, source=parts.layout)

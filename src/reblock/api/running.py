@@ -12,7 +12,8 @@ from typing import Any
 from reblock.api.array import Array
 from reblock.api.job import Job
 from reblock.api.machine import engine_name
-from reblock.api.planning import plan, with_plan, with_whole_chunks
+from reblock.api.parts import choose_whole
+from reblock.api.planning import plan, with_plan
 from reblock.engine import Report, measured_cost, total_times
 from reblock.errors import ChangedError, StorageError, UnevenError, UsageError
 from reblock.planner import check as check_plan
@@ -81,13 +82,13 @@ def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callab
             uneven = error
     if uneven is None:
         return _report(job, attempt, began)
-    whole = with_whole_chunks(job)
+    whole = choose_whole(job.source, job.decision)
     if whole is None:
         uneven.add("with more memory chunks are read whole")
         raise uneven
     # Nothing that another plan has finished is of use.
     remove_unfinished(attempt.staging)
-    again = _run(whole, how, progress, cancelled)
+    again = _run(replace(job, decision=whole), how, progress, cancelled)
     return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
 
 

@@ -165,13 +165,14 @@ def spell(name: str) -> str:
     return _SPELLED.get(name, "--" + name.replace("_", "-"))
 
 
-def refuse_decided(options: dict[str, Any]) -> None:
-    """UsageError for options beside `--plan` that the plan decides."""
+def beside_plan(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that may stand beside `--plan`; UsageError where the plan decides one that was given."""
     from reblock.api.planfile import DECIDED
 
     decided = [spell(name) for name, value in options.items() if name in DECIDED and value not in (False, ())]
     if decided:
         raise UsageError(f"--plan decides {', '.join(decided)}: leave {'it' if len(decided) == 1 else 'them'} out")
+    return {name: value for name, value in options.items() if name not in DECIDED}
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

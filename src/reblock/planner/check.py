@@ -28,7 +28,8 @@ def check(plan: Plan, problem: Problem) -> None:
             raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
     needs = needed_bytes(plan, problem)
     if not problem.held:
-        needs = max(needs, *(made.execution.memory_bytes for made in plan.passes if made.execution), 0)
+        granted = [max(made.execution.memory_bytes, plan.memory_bytes) for made in plan.passes if made.execution]
+        needs = max([needs, *granted])
     if needs > problem.memory_bytes:
         raise InfeasibleError(
             f"the plan needs {format_size(needs)} ({needs} bytes), the budget is {problem.memory_bytes} bytes",

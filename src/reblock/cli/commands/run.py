@@ -79,8 +79,7 @@ def command(
     if plan_file is None:
         job = api.plan(source, target, **given)
     else:
-        options.refuse_decided(given)
-        job = api.load_plan(plan_file, source, target, **given)
+        job = api.load_plan(plan_file, source, target, **options.beside_plan(given))
     if dry_run:
         notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         document = job.to_json()
