@@ -114,7 +114,7 @@ def test_another_problem_is_refused(source: np.ndarray[Any, Any]) -> None:
         "of memory": lambda: reblock.repartition("x.npy", "y/", chunks="8,8,8", memory="20KiB"),
         "region": lambda: reblock.repartition("x.npy", "y/", chunks="8,8,8", memory=MEMORY, region="0:8,:,:"),
         "reads .*x.npy": lambda: reblock.repartition("other.npy", "y/", chunks="8,8,8", memory=MEMORY),
-        "strategy": lambda: reblock.repartition("x.npy", "y/", chunks="8,8,8", memory=MEMORY, strategy="baseline"),
+        "strategy": lambda: reblock.repartition("x.npy", "y/", chunks="8,8,8", memory="1MiB", strategy="baseline"),
         "target.format": lambda: reblock.repartition(
             "x.npy", "y/", chunks="8,8,8", memory=MEMORY, to_format="rawblocks"
         ),

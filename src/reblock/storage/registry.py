@@ -38,7 +38,7 @@ GROUP = "reblock.formats"
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class FormatEntry:
     """A format that can be loaded by name."""
 
     name: str
@@ -54,14 +54,14 @@ class Registration:
 
 
 _OWN = (
-    Registration("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
-    Registration("blocks", "reblock.storage.blocks.format:FORMAT", ()),
-    Registration("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
-    Registration(
+    FormatEntry("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
+    FormatEntry("blocks", "reblock.storage.blocks.format:FORMAT", ()),
+    FormatEntry("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
+    FormatEntry(
         "zarr", "reblock.storage.zarr.format:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"
     ),
-    Registration("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"),
-    Registration(
+    FormatEntry("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"),
+    FormatEntry(
         "hdf5",
         "reblock.storage.hdf5.format:FORMAT",
         (".h5", ".hdf5", ".he5"),
@@ -161,21 +161,21 @@ def _elsewhere(medium: Medium) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- the table
-def _table() -> dict[str, Registration]:
+def _table() -> dict[str, FormatEntry]:
     """Every format by name; ours cannot be replaced."""
     own = {known.name: known for known in _OWN}
     return own | {known.name: known for known in _others(tuple(sys.path)) if known.name not in own}
 
 
 @lru_cache(maxsize=8)
-def _others(path: tuple[str, ...]) -> tuple[Registration, ...]:
+def _others(path: tuple[str, ...]) -> tuple[FormatEntry, ...]:
     """Formats of other distributions on the path."""
     if not _announced(path):
         return ()
     from importlib.metadata import entry_points
 
     return tuple(
-        Registration(
+        FormatEntry(
             entry.name,
             f"{entry.module}:{entry.attr}",
             install="repair " + (f"the package {entry.dist.name}" if entry.dist else "the package that provides it"),
@@ -215,7 +215,7 @@ def _brings_formats(metadata: str) -> bool:
         return False
 
 
-def _load(known: Registration) -> Format:
+def _load(known: FormatEntry) -> Format:
     module, _, attribute = known.target.partition(":")
     try:
         for library in known.needs:
@@ -241,7 +241,7 @@ def _by_suffix(path: str) -> str | None:
     return best[1] if best else None
 
 
-def _suffixes(known: Registration) -> tuple[str, ...]:
+def _suffixes(known: FormatEntry) -> tuple[str, ...]:
     if known.suffixes is not None:
         return known.suffixes
     try:
