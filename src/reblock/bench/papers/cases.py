@@ -61,7 +61,7 @@ def _seeks(opening: Opening, problem: Problem) -> int:
 
 
 @dataclass
-class _Tally:
+class _CaseTally:
     """Counts of all cases of one model."""
 
     model: str
@@ -95,7 +95,7 @@ class _Tally:
 def run_cases(cases: int, *, folder: str, seed: int = 0, notify: Notify, cancelled: Cancelled = never) -> Table:
     """Execute random cases of KEEP, and baseline on the same grids, and count their seeks."""
     rng = random.Random(seed)  # noqa: S311 - cases are not secret
-    tallies = _Tally("baseline"), _Tally("keep")
+    tallies = _CaseTally("baseline"), _CaseTally("keep")
     largest = 0
     with bench_folder(folder, _DISK_BYTES, silent) as here:
         while tallies[1].cases < cases:
@@ -156,7 +156,7 @@ def _run_pair(
     source: Shape,
     target: Shape,
     rng: random.Random,
-    tallies: tuple[_Tally, _Tally],
+    tallies: tuple[_CaseTally, _CaseTally],
     cases: int,
 ) -> None:
     """Run baseline and a few passes of KEEP from one grid to another."""
@@ -186,7 +186,7 @@ def _keep_pass(problem: Problem, source: Shape, target: Shape, rng: random.Rando
 
 
 def _count(
-    sweep: Pass, problem: Problem, view: View, path: str, chunks: Shape, array: npt.NDArray[Any], tally: _Tally
+    sweep: Pass, problem: Problem, view: View, path: str, chunks: Shape, array: npt.NDArray[Any], tally: _CaseTally
 ) -> None:
     """Execute one pass on a recording medium and compare the counts."""
     reads = traffic(sweep.reads, problem.source, sweep.read_access)
