@@ -129,7 +129,7 @@ REFUSED = {
     inside: "overlap",
     inner: "npy holds one array",
     others: "--overwrite replaces an array and nothing else",
-    strange: "not a folder that reblock has made",
+    strange: "not a folder that reblock made",
     another: "unfinished run of another problem",
     changed: "changed since the unfinished run",
     little: "needs at least",

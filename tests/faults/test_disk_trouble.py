@@ -128,7 +128,7 @@ def test_too_small_a_disk_is_found_out_before_the_first_write(here: Path) -> Non
     with small_disk(here / "disk", f"size={size // 2}") as disk:
         for target in ("y.npy", "y/", "y.h5", "y.zarr"):
             options = {"codec": "none", **({} if target == "y.npy" else {"chunks": "12,10,11"})}
-            with pytest.raises(SpaceError, match="are free: make room") as caught:
+            with pytest.raises(SpaceError, match="are free: free some space") as caught:
                 reblock.repartition(here / "x.npy", f"{disk}/{target}", **options)
             assert caught.value.errno == errno.ENOSPC
             assert caught.value.free < caught.value.needed

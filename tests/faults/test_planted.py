@@ -195,7 +195,7 @@ def test_a_folder_of_ours_that_is_no_staging_is_not_emptied(tmp_path: Path) -> N
     (folder / "array").mkdir(parents=True)
     (folder / "array" / "thesis").write_text("precious")
     np.save(tmp_path / "x.npy", np.arange(6))
-    with pytest.raises(ReblockError, match="not a folder that reblock has made"):
+    with pytest.raises(ReblockError, match="not a folder that reblock made"):
         reblock.repartition(tmp_path / "x.npy", tmp_path / "y.zarr")
     assert (folder / "array" / "thesis").read_text() == "precious"
 

@@ -122,10 +122,10 @@ def _link() -> None:
 
 #: What is in the way, the name of the target, and what the message says of it.
 IN_THE_WAY: dict[str, tuple[Callable[[], object], str, str]] = {
-    "a folder with a thesis": (_folder, "t", "no known format"),
+    "a folder with a thesis": (_folder, "t", "unknown format"),
     "a pipe": (lambda: os.mkfifo("t"), "t", "a pipe"),
     "a link": (_link, "t", "a symbolic link to other.npy"),
-    "a text": (lambda: Path("t").write_text("precious"), "t", "no known format"),
+    "a text": (lambda: Path("t").write_text("precious"), "t", "unknown format"),
     "a zarr with a file": (_zarr(README="mine"), "t.zarr", "README"),
     "a zarr with a file among chunks": (_zarr(c__0__notes="mine"), "t.zarr", "c/0/notes"),
     "a zarr with a folder in place of a chunk": (_zarr(c__1__7__x="mine"), "t.zarr", "c/1/7"),

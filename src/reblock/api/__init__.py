@@ -1,6 +1,6 @@
 """The Python interface: the one place that joins planner, engine and storage.
 
-A name is loaded when it is first used: `verify` needs other modules than `run`.
+Names are loaded on first use, because `verify` needs other modules than `run`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a name when it is first used, and keep it."""
+    """Load a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_HOMES[name]), name)

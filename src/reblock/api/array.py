@@ -1,4 +1,4 @@
-"""Array: a stored array, opened for reading, indexed as numpy arrays are."""
+"""Array: a stored array, opened for reading and indexed like a numpy array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reblock.storage import registry
 from reblock.storage.location import Where
 from reblock.units import parse_size
 
-#: Memory budget where none is given.
+#: The default memory budget.
 DEFAULT_MEMORY = "1GiB"
 
 
@@ -35,9 +35,9 @@ class Array:
     store: Store
     """The adapter behind it."""
     memory_bytes: int = parse_size(DEFAULT_MEMORY)
-    """Budget of reading, beside the result."""
+    """Memory budget for reading, beside the result."""
     files: Files = field(init=False, repr=False, compare=False)
-    """What the files that describe it looked like when it was opened."""
+    """The state of the files that describe it, when it was opened."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", look(self.store.described_by))
@@ -63,7 +63,7 @@ class Array:
 
     @property
     def axes(self) -> tuple[str, ...] | None:
-        """Names of the axes, where they have any."""
+        """Names of the axes, or None."""
         return self.store.schema.axes
 
     @property
@@ -88,20 +88,20 @@ class Array:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        # Numpy has no truth value for an array either.
+        # As in numpy.
         raise ValueError("an array has no truth value: compare its size, or its elements")
 
     def __iter__(self) -> Iterator[Any]:
         return (self[place] for place in range(len(self)))
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        """Read a region: integers, slices and `...` as in numpy, or a dict of them by the names of axes."""
+        """Read a region: integers, slices and `...` as in numpy, or a dict of them by axis name."""
         return _getitem(self, key)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:  # noqa: FBT001 - numpy's signature
-        """All elements, for `numpy.asarray` and everything that takes arrays."""
+        """All elements, for `numpy.asarray` and similar functions."""
         if copy is False:
-            raise ValueError(f"{self.store.location} lies on storage: its elements cannot be had without a copy")
+            raise ValueError(f"{self.store.location} is on storage: its elements cannot be read without a copy")
         elements = np.asarray(self[...])
         return elements if dtype is None else elements.astype(dtype, copy=False)
 
@@ -116,10 +116,10 @@ def open(
     allow_external: Sequence[Where] = (),
     memory: str | int | None = None,
 ) -> Array:
-    """Open an array for reading; links in it, or names of other files, may only lead into folders that are allowed.
+    """Open an array for reading; links and file names in it may only lead into allowed folders.
 
-    `memory` is the budget of slicing, 1 GiB unless given. The result is the caller's; the budget is for the rest, such
-    as the chunks that are being decoded.
+    `memory` is the budget for slicing, 1 GiB by default. It does not include the result, but everything else, such as
+    the chunks that are being decoded.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def open(
     try:
         return open_array(source, format, allow_external, memory)
     except ReblockError as error:
-        # Elsewhere it is called by another name, since there are two formats.
+        # Other functions call it `from_format`, because they have two formats.
         error.args = (error.message.replace(option("from_format"), option("format")), *error.args[1:])
         raise
 
@@ -140,12 +140,12 @@ def open(
 def open_array(
     source: Where | Array, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
 ) -> Array:
-    """What `open` does, for functions that call the format `from_format`."""
+    """`open` for functions that call the format `from_format`."""
     memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
     if isinstance(source, Array):
         if memory is None:
             return source
-        # Not made anew: its files are as they were when it was opened.
+        # Not opened again, so that it keeps the state of its files from when it was opened.
         again = copy(source)
         object.__setattr__(again, "memory_bytes", memory_bytes)
         return again
@@ -165,7 +165,7 @@ def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
             taken = range(length)[k]
             low, high = (min(taken), max(taken) + 1) if taken else (0, 0)
             steps.append(abs(taken.step))
-            # Read upwards, and turned round afterwards.
+            # Read forwards, and reversed afterwards.
             after.append(slice(None, None, -1 if taken.step < 0 else 1))
         else:
             try:

@@ -1,4 +1,4 @@
-"""Looking at arrays: what they are, and whether two are the same."""
+"""`info` and `verify`: describe an array, and compare two."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
 from reblock.storage.location import Where
 
-#: Most differing boxes that `verify` lists.
+#: The most differing boxes that `verify` lists.
 MANY_DIFFERENCES = 10
-#: Memory budget of a comparison where none is given.
+#: The default memory budget of a comparison.
 VERIFY_MEMORY = "256MiB"
 
 
@@ -38,11 +38,11 @@ class Difference:
     """The first element that differs."""
 
     index: tuple[int, ...]
-    """Its index in the source; first is what comes first in C order of the source's axes."""
+    """Its index in the source; the first in C order of the source's axes."""
     source: Any
-    """What the source has there: a number, or text where JSON has no number like it."""
+    """The source's value: a number, or text if JSON cannot express it."""
     target: Any
-    """What the target has in its place."""
+    """The target's value."""
 
     def to_json(self) -> dict[str, Any]:
         return {"index": list(self.index), "source": self.source, "target": self.target}
@@ -53,17 +53,17 @@ class Verdict:
     """Whether two arrays hold the same elements."""
 
     equal: bool
-    """The answer."""
+    """Whether the arrays are equal."""
     differences: tuple[str, ...]
-    """What differs, first things first; also a stored digest that does not fit."""
+    """The differences in words, the most important first; including a stored digest that does not match."""
     source_digest: str | None = None
-    """Digest of the source's elements; None where the shapes or types differ."""
+    """Digest of the source's elements; None if shapes or types differ."""
     target_digest: str | None = None
     """Digest of the target's elements, likewise."""
     differing_elements: int | None = None
-    """How many elements differ in any bit; None where the shapes or types differ."""
+    """The number of elements that differ in any bit; None if shapes or types differ."""
     first_difference: Difference | None = None
-    """The first of them; None where there is none."""
+    """The first differing element, or None."""
 
     def __bool__(self) -> bool:
         return self.equal
@@ -92,14 +92,14 @@ def verify(
     allow_external: Sequence[Where] = (),
     reader: str = "reblock",
 ) -> Verdict:
-    """Whether two arrays hold the same elements, bit by bit, whatever their layouts, in one pass over both.
+    """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
 
-    Where a digest is stored with the target, it is compared with that of the elements that are there now. With
-    `reader="library"` both arrays are read by h5py, zarr-python or numpy and by nothing of reblock's; the library then
-    opens the files in this process, which is no place for files that nobody trusts.
+    If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
+    h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
+    process: do not use it on files that you do not trust.
     """
     memory_bytes = parse_memory(memory)
-    # The stored digest, units and names of axes are metadata, which either reader may ask us for.
+    # The stored digest, units and axis names are metadata, which our code reads for either reader.
     if one_of("reader", reader, ("reblock", "library")) == "library":
         one, two = (
             _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
@@ -127,7 +127,7 @@ def verify(
 
 
 def _as_integers(left: Side, right: Side, schemas: Sequence[Schema | None]) -> tuple[Side, Side]:
-    """Dates and durations as integers, where the other side has those and its attributes say that they are the same."""
+    """Dates and durations as integers, if the other side has integers whose attributes mark them as the same."""
     kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
     if schemas[1] is not None and are_times(schemas[1], kinds[0]):
         return _integers(left), right
@@ -146,7 +146,7 @@ def _integers(side: Side) -> Side:
 
 
 def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory_bytes: int) -> Verdict:
-    """What a comparison of both sides finds."""
+    """The verdict on both sides."""
     if left.layout.shape != right.layout.shape:
         return Verdict(False, (f"shape {left.layout.shape} against {right.layout.shape}",))
     kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
@@ -173,7 +173,7 @@ def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory
 
 
 def _told(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """Two elements as JSON can have them; with their bits, where they look the same without."""
+    """Two elements as JSON values; with their bits if they look the same otherwise."""
     left, right = _value(one), _value(two)
     if repr(left) != repr(right):
         return left, right
@@ -181,7 +181,7 @@ def _told(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[Any, Any]:
 
 
 def _value(element: npt.NDArray[Any]) -> Any:
-    """A number or a truth value as it is, anything else as text."""
+    """A number or a boolean unchanged, anything else as text."""
     kind, scalar = element.dtype.kind, element[0]
     if kind in "biu" or (kind == "f" and element.dtype.itemsize <= 8):
         return scalar.item()
@@ -191,7 +191,7 @@ def _value(element: npt.NDArray[Any]) -> Any:
 
 
 def _bits(element: npt.NDArray[Any]) -> str:
-    """Bits of an element in hexadecimal, the highest first where it is a number."""
+    """Bits of an element in hexadecimal; the highest first if it is a number."""
     turned = sys.byteorder == "little" and element.dtype.kind not in "SUV"
     return str((element.byteswap() if turned else element).tobytes().hex())
 
@@ -203,7 +203,7 @@ def _open_library(where: Where | Array, format: str | None, allow: Sequence[Wher
 
 
 def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Side:
-    """A region of an array, its axes reordered, read by a library."""
+    """A region of an array with reordered axes, read by a library."""
     places = inverse(axes)
 
     def load(box: Box, memory_bytes: int) -> Any:
@@ -213,14 +213,14 @@ def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Si
 
 
 def _schema(location: str, format: str | None, allow: Sequence[Where]) -> Schema | None:
-    """What an array says of itself, where we can tell."""
+    """The schema of an array, or None if our code cannot read it."""
     with suppress(ReblockError):
         return open_array(location, format, allow).store.schema
     return None
 
 
 def _since_written(location: str, stored: str | None, now: str | None) -> list[str]:
-    """What the digest stored with an array says against its elements."""
+    """The difference between the digest stored with an array and that of its elements, if any."""
     if stored is None or now is None or stored == now or stored.split("-")[0] != digest.VERSION:
         return []
     return [f"{location} is not what was written: the digest stored with it is {stored}, its elements have {now}"]

@@ -1,4 +1,4 @@
-"""The machine: its cores and its memory, budgets as a part of that, and which engine it has."""
+"""The machine: its cores, its memory, budgets as a share of that, and its engine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cache
 from reblock.engine import native
 from reblock.units import format_size, parse_size
 
-#: Where the kernel shows groups of processes, which of them this one is in, and what limits one: in version 2 of
-#: groups and in version 1.
+#: Where the kernel shows control groups, the groups of this process, and their limits: for cgroups versions 2 and 1.
 _GROUPS = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
@@ -24,17 +23,17 @@ def cores() -> int:
 
 @cache
 def machine_bytes() -> int | None:
-    """Memory of the machine, or what the groups that this process is in may have of it; None where nobody tells."""
+    """Memory of the machine, or the limit of this process's control groups; None if unknown."""
     return min((size for size in (_physical_bytes(), *_group_limits()) if size), default=None)
 
 
 def parse_memory(memory: str | int) -> int:
-    """A memory budget: bytes, text like 512MiB, or a part of the machine's memory like 50%."""
+    """A memory budget: bytes, text like 512MiB, or a share of the machine's memory like 50%."""
     return parse_size(memory, whole=machine_bytes())
 
 
 def memory_notes(memory_bytes: int) -> tuple[str, ...]:
-    """What is to be said of a budget."""
+    """Notes on a budget."""
     most = machine_bytes()
     if most is None or memory_bytes <= most:
         return ()
@@ -42,12 +41,12 @@ def memory_notes(memory_bytes: int) -> tuple[str, ...]:
 
 
 def engine_name() -> str:
-    """What moves the bytes: `compiled`, or `numpy` where the compiled engine cannot be used."""
+    """The engine's name: `compiled`, or `numpy` if the compiled library cannot be used."""
     return "numpy" if native.library() is None else "compiled"
 
 
 def engine_notes() -> tuple[str, ...]:
-    """Why the engine is not the compiled one."""
+    """Notes on why the engine is not compiled."""
     if engine_name() == "compiled":
         return ()
     return (f"engine: numpy, which is slower: {native.reason() or 'the compiled engine is switched off'}",)
@@ -60,7 +59,7 @@ def _physical_bytes() -> int:
 
 
 def _group_limits() -> Iterator[int]:
-    """Limits of the groups that this process is in, and of those around them."""
+    """Limits of this process's control groups, and of those above them."""
     with suppress(OSError, ValueError):
         with open(_OWN_GROUPS, encoding="utf-8") as file:
             groups = [line.rstrip("\n").split(":", 2) for line in file]
@@ -79,4 +78,4 @@ def _group_limits() -> Iterator[int]:
 def _limits(folder: str) -> Iterator[int]:
     for name in _LIMITS:
         with suppress(OSError, ValueError), open(os.path.join(folder, name), encoding="ascii") as file:
-            yield int(file.read())  # "max" is no number, and no limit
+            yield int(file.read())  # "max" is not a number, and means no limit

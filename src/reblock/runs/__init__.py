@@ -1,1 +1,1 @@
-"""Runs: what makes a run durable: attempt, journal, resume, lock, staging, publish, scratch."""
+"""Everything that makes a run durable: attempt, journal, resume, lock, staging, publish, scratch."""

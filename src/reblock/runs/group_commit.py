@@ -8,8 +8,8 @@
     (waits while the          → is the source still the same?
     most of them wait)        → append one line to the journal, and sync that
 
-What a crash can cost is bounded by what waits here and what is in flight. A failed sync is final: what it should have
-saved may be lost although a second sync would say otherwise, so every later call fails with the same error.
+A crash costs at most the boxes that wait here and those in flight. A failed sync is final: its data may be lost even if
+a second sync succeeds, so every later call fails with the same error.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from reblock.runs.journal import Group, Integers, Journal
 from reblock.runs.numbers import Numbers
 from reblock.storage.media import durable
 
-#: Told the numbers of boxes that are durable.
+#: Called with the numbers of boxes that have become durable.
 Listener = Callable[[Integers], None]
-#: Longest that a finished box waits.
+#: The most seconds that a finished box waits.
 AGE_SECONDS = 1.0
-#: Most boxes that wait, however small they are: each takes some memory.
+#: The most boxes that wait, however small they are: each takes some memory.
 MOST_BOXES = 1 << 14
 
 
 @dataclass(frozen=True)
 class Side:
-    """Where the boxes of one pass go."""
+    """The destination of the boxes of one pass."""
 
     store: Store
     """The array."""
     root: str
-    """Folder that holds it; the names below are made durable too."""
+    """Folder of the array; the names below it are also made durable."""
     alone: bool
-    """Whether every box is a file of its own, which tells by its times whether it was touched."""
+    """Whether every box is a file of its own, whose times show whether it was changed."""
 
 
 class GroupCommit:
@@ -62,9 +62,9 @@ class GroupCommit:
         unchanged: Callable[[], None] = lambda: None,
         settle: Callable[[Sequence[str]], Integers] | None = None,
     ) -> None:
-        """At most `most_bytes` wait. `unchanged` is called before each line and raises where the source has changed.
+        """At most `most_bytes` wait. `unchanged` is called before each line and raises if the source has changed.
 
-        `settle` looks at files that are durable, where something is faster than `durable.settle`.
+        `settle` reads the state of durable files, if there is a faster way than `durable.settle`.
         """
         self.digest = digest
         self._journal = journal
@@ -77,7 +77,7 @@ class GroupCommit:
         self._state = Condition()
         self._writing = Lock()
         self._waiting: dict[int, list[Finished]] = {}
-        # Of the boxes that are not durable yet, those in a commit included.
+        # Of the boxes that are not durable yet, including those in a commit.
         self._boxes = self._bytes = 0
         self._since = 0.0
         self._urgent = self._closed = False
@@ -101,15 +101,15 @@ class GroupCommit:
 
     # ---------------------------------------------------------------- what there is
     def watch(self, sweep: int, side: Side) -> None:
-        """Say where the boxes of a pass go, before any is recorded."""
+        """Set the destination of the boxes of a pass, before any is recorded."""
         self._sides[sweep] = side
 
     def listen(self, sweep: int, listener: Listener) -> None:
-        """Have the numbers of the boxes of a pass told when they are durable; it must not take long."""
+        """Call a function with the numbers of boxes of a pass when they are durable; it must not take long."""
         self._listeners[sweep] = listener
 
     def trust(self, sweep: int, boxes: Numbers, sums: Sums) -> None:
-        """Boxes of a pass that an earlier attempt has finished, and the sums of all their elements."""
+        """Set the boxes of a pass that an earlier attempt has finished, and the sums of all their elements."""
         self._finished[sweep], self._totals[sweep] = boxes, sums
 
     def finished(self, sweep: int) -> Numbers:
@@ -123,7 +123,7 @@ class GroupCommit:
 
     # ---------------------------------------------------------------- what is new
     def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
-        """Boxes of a pass were written; waits while too much is not durable yet. A pass not watched is not kept."""
+        """Record written boxes of a pass; waits while too much is not durable yet. Ignores other passes."""
         if sweep not in self._sides:
             return
         with self._state:
@@ -134,7 +134,7 @@ class GroupCommit:
             self._boxes += len(boxes)
             self._bytes += sum(box.bytes for box in boxes)
             self._totals[sweep] = Sums.of([self._totals.get(sweep, Sums()), *(box.sums for box in boxes)])
-            # The thread sleeps until a first box comes, and then until it is old enough.
+            # The thread sleeps until the first box arrives, and then until that box is old enough.
             if self._boxes == len(boxes) or self._is_enough():
                 self._state.notify_all()
             while self._bytes > self._most or self._boxes > MOST_BOXES:
@@ -142,7 +142,7 @@ class GroupCommit:
                 self._raise()
 
     def flush(self) -> None:
-        """Make everything durable that was recorded so far."""
+        """Make everything durable that has been recorded so far."""
         with self._state:
             self._urgent = bool(self._waiting)
             self._state.notify_all()
@@ -170,12 +170,12 @@ class GroupCommit:
                     left = self._since + AGE_SECONDS - monotonic() if self._waiting else None
                     self._state.wait(left)
                 group, self._waiting = self._waiting, {}
-                # What waits from now on is a second old a second from now.
+                # The clock for newly waiting boxes starts now.
                 self._since, self._urgent = monotonic(), False
             try:
                 for sweep, boxes in group.items():
                     self._commit(sweep, boxes)
-            except BaseException as error:  # noqa: BLE001 - handed to whoever records or flushes next
+            except BaseException as error:  # noqa: BLE001 - raised by the next `record` or `flush`
                 with self._state:
                     self._error = error
                     self._state.notify_all()
@@ -218,7 +218,7 @@ class GroupCommit:
 
 
 def side_of(store: Store, sweep: Pass, root: str) -> Side:
-    """Where the boxes of a pass go."""
+    """The destination of the boxes of a pass."""
     objects = store.layout.objects
     alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
     if alone:
@@ -234,7 +234,7 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
 
 
 def stamps(seen: Integers) -> Integers:
-    """What files look like from outside, each scrambled into one number; 0 = it is not there."""
+    """The state of files, each mixed into one number; 0 = the file does not exist."""
     found = np.zeros(len(seen), np.uint64)
     for column in seen.T:
         found = (found ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,8 +1,8 @@
 """Lock: one run per target, whichever process starts it.
 
-The lock is the kernel's, on an open file: it ends with the process that holds it, however that ends. The file says who
-holds it. Whoever is done removes the file together with its folder, so a lock counts only while its path still leads
-to the very file that is locked.
+The lock is a kernel lock on an open file, so it ends with the process that holds it. The file names the holder. A
+finished run removes the file together with its folder, so a lock counts only while its path still leads to the locked
+file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from reblock.errors import DiskError, FormatError, LockedError, UsageError
 from reblock.storage.media.files import disk_errors, open_regular
 from reblock.storage.media.private import PrivateFolder
 
-#: How long a lock is tried for; whoever only looks whether it is held has it for a moment.
+#: Seconds for which a lock is tried; a process that only checks whether it is held has it for a moment.
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.4, 0.02
 
 
 class Lock:
-    """A lock file in a private folder, which is made where it does not exist."""
+    """A lock file in a private folder, which is made if it does not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether we have it."""
+        """Whether this object holds the lock."""
         return self._folder is not None
 
     @property
@@ -44,7 +44,7 @@ class Lock:
         return self._folder
 
     def take(self, what: str) -> None:
-        """Hold the lock; LockedError where somebody else does."""
+        """Take the lock; LockedError if another process holds it."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         with disk_errors("lock", self.path):
             while not self._try():
@@ -53,7 +53,7 @@ class Lock:
                 time.sleep(_PAUSE_SECONDS)
 
     def look(self, what: str) -> None:
-        """Raise what `take` would raise now, and touch nothing."""
+        """Raise what `take` would raise now, without touching anything."""
         where, name = os.path.split(self.path)
         folder = PrivateFolder.find(where)
         if folder is not None:
@@ -66,7 +66,7 @@ class Lock:
                 raise _locked(what, holder)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -91,7 +91,7 @@ class Lock:
         return self._folder is not None
 
     def _lock(self, folder: PrivateFolder, name: str) -> int:
-        """The lock's descriptor, or -1 where somebody has it."""
+        """The lock's descriptor, or -1 if another process has it."""
         _check_made(folder, name)
         try:
             descriptor = folder.open_file(name, os.O_RDWR | os.O_CREAT)
@@ -116,20 +116,21 @@ def _locked(what: str, holder: str) -> LockedError:
 
 
 def _check_made(folder: PrivateFolder, name: str) -> None:
-    """UsageError where a folder has no lock of this name, but something else.
+    """Raise UsageError if a folder has contents but no lock of this name.
 
-    The lock is made first and removed last, so a run that has just begun or ended is no reason: the names come first.
+    The lock is made first and removed last, so a run that has just begun or ended is not refused: the names are listed
+    before the lock is looked up.
     """
     strange = folder.names()
     if strange and name not in strange and folder.look(name) is None:
         raise UsageError(
-            f"{folder.path} is not a folder that reblock has made: it has no lock, but {', '.join(strange[:3])}"
+            f"{folder.path} is not a folder that reblock made: it has no lock, but {', '.join(strange[:3])}"
             f"{', …' if len(strange) > 3 else ''}; move it away, or choose another target"
         )
 
 
 def who_holds(path: str) -> str | None:
-    """Who holds a lock, in words; None where nobody does. UsageError where its folder is not ours."""
+    """The holder of a lock, in words, or None. UsageError if its folder is not ours."""
     folder = PrivateFolder.find(os.path.dirname(path))
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""Meter: how far a run is, in bytes read and written of all its passes, out of those that its plan predicts."""
+"""Meter: the progress of a run, in bytes read and written by all passes, out of the plan's prediction."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from threading import Lock
 
 from reblock.model import Traffic
 
-#: Told the bytes read and written so far by all passes, and all there will be.
+#: Called with the bytes read and written so far by all passes, and with their total.
 Progress = Callable[[int, int], None]
 
 
 class Meter:
-    """Adds up what the passes of a run have done, and tells somebody.
+    """Adds up the progress of a run's passes, and reports it.
 
-    The engine counts elements: each arrives once in a pass, and is written once. What the plan predicts for a pass,
-    in bytes, is spread over them, so that the sum ends where the plan says, whatever is read more than once. Of boxes
-    that an earlier attempt has finished some elements may arrive again; they count once.
+    The engine counts elements: each arrives once in a pass, and is written once. The bytes that the plan predicts for a
+    pass are spread over them, so that the sum ends at the prediction even if something is read more than once. Some
+    elements of boxes that an earlier attempt has finished may arrive again; they count once.
     """
 
     def __init__(self, traffic: Sequence[tuple[Traffic, Traffic]], elements: int, progress: Progress) -> None:
-        """What each pass reads and writes, and how many elements the array has."""
+        """`passes` are the bytes that each pass reads and writes; `elements` is the size of the array."""
         self.whole = sum(side.bytes for sides in traffic for side in sides)
-        """All bytes that there will be."""
+        """The total number of bytes."""
         self._bytes = [side.bytes for sides in traffic for side in sides]
         self._elements, self._progress = elements, progress
-        # Of each pass what has arrived, and what is written.
+        # For each pass, the elements that have arrived and those that are written.
         self._done = [0] * len(self._bytes)
         self._lock = Lock()
 
     def begin(self, finished: Sequence[float]) -> None:
-        """Parts of the passes that an earlier attempt has finished."""
+        """Set the shares of the passes that an earlier attempt has finished."""
         self._done = [round(self._elements * part) for part in finished for _ in range(2)]
         self(0, 0, 0)
 
     def __call__(self, number: int, arrived: int, written: int) -> None:
-        """Elements of a pass have arrived, or were written."""
+        """Count elements of a pass that have arrived or were written."""
         with self._lock:
             self._done[2 * number] = min(self._done[2 * number] + arrived, self._elements)
             self._done[2 * number + 1] = min(self._done[2 * number + 1] + written, self._elements)

@@ -1,4 +1,4 @@
-"""Numbers: a set of integers kept as ranges, small as long as they lie side by side."""
+"""Numbers: a set of integers stored as ranges, small as long as they are contiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Numbers(Collection[int]):
     """Integers in ascending, disjoint, half-open ranges."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        """Take ranges in any order; they may meet and overlap."""
+        """Build from ranges in any order, which may touch and overlap."""
         self._starts: list[int] = []
         self._stops: list[int] = []
         for start, stop in sorted(pair for pair in ranges if pair[0] < pair[1]):

@@ -1,4 +1,4 @@
-"""Replace: whether what lies at a path is an array and nothing else, so that another may take its place."""
+"""Replace: check that a path holds an array and nothing else, so that another may replace it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from reblock.model.store import Replaceable
 from reblock.storage import registry
 from reblock.storage.media.files import disk_errors, kind_of
 
-#: Names that a message lists, and the most that are counted.
+#: The most names that a message lists, and the most that are counted.
 _SHOWN, _COUNTED = 5, 100_000
 
 
 def check_replaceable(path: str) -> None:
-    """TargetExistsError where something would be lost that is no array; nothing, and what is empty, may go."""
+    """Raise TargetExistsError if anything but an array would be lost; empty files and folders may be replaced."""
     with disk_errors("look at", path):
         try:
             found = os.lstat(path)
@@ -31,7 +31,7 @@ def check_replaceable(path: str) -> None:
     try:
         kind = registry.detect(path)
         if not isinstance(kind, Replaceable):
-            raise _refusal(path, f"is of the format {kind.name}, which cannot tell what belongs to an array")
+            raise _refusal(path, f"has the format {kind.name}, which cannot tell what belongs to an array")
         names = list(islice(kind.strangers(path), _COUNTED))
     except TargetExistsError:
         raise

@@ -1,8 +1,8 @@
-"""Resume: which write boxes of an earlier attempt can be trusted.
+"""Resume: find the write boxes of an earlier attempt that can be trusted.
 
-The journal says what was finished; that it is still there is looked at. A box that is a file of its own is taken at its
-word while the file looks untouched from outside. Everything else is read back, and its digest sums are compared with
-the journal's. A box that fails is not an error: it is simply not finished.
+The journal says which boxes were finished; whether they still exist is checked. A box that is a file of its own is
+trusted if the file's state has not changed. Every other box is read back, and its digest sums are compared with the
+journal's. A box that fails is not an error: it is simply not finished.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def find_finished(
     cancelled: Cancelled,
     needless: Integers | None = None,
 ) -> tuple[Numbers, Sums, int]:
-    """Boxes of a pass that are finished, the sums of their elements, and how many were not what the journal says.
+    """Finished boxes of a pass, the sums of their elements, and the number that did not match the journal.
 
-    Those that are needless are not looked at.
+    Boxes that are no longer needed are not checked.
     """
     good: list[Integers] = []
     sums: list[Integers] = []
@@ -56,7 +56,7 @@ def find_finished(
         total = Sums(first, second)
     lost = np.setdiff1d(np.concatenate(bad), boxes)
     if side.alone:
-        # Whatever is there instead may be longer than what is written next.
+        # The wrong file may be longer than the one that will be written.
         remove_files(_paths(side, sweep, lost))
     return Numbers.of(boxes), total, int(lost.size)
 
@@ -77,15 +77,15 @@ def _holds(
 
 
 def _paths(side: Side, sweep: Pass, boxes: Integers) -> list[str]:
-    """Files of boxes that have one each."""
+    """The files of boxes that have one each."""
     indices = np.stack(np.unravel_index(boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
     return [side.store.place(tuple(index)).path for index in indices]
 
 
 def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit, cancelled: Cancelled) -> int:
-    """Trust what is left of the passes before the last; says how many boxes were not what the journal says.
+    """Check the remaining boxes of the passes before the last; returns the number that did not match the journal.
 
-    Goes backwards: a box of which only finished ones are made is not needed any more, whatever became of it.
+    Goes backwards: a box that is needed only for finished boxes is no longer needed, whatever its state.
     """
     failed = 0
     dropped = journal.dropped()
@@ -115,7 +115,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
 
 
 def _needless(plan: Plan, number: int, ledger: GroupCommit) -> Integers:
-    """Boxes of a pass of which only finished ones are made."""
+    """Boxes of a pass that are needed only for finished boxes."""
     if not are_few(plan, number):
         return np.empty(0, np.uint64)
     after = plan.passes[number + 1].writes

@@ -1,4 +1,4 @@
-"""Space: whether the file systems have room for what a run will write, before it writes."""
+"""Space: check before a run that the file systems have room for it."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from reblock.units import format_count, format_size
 
 @dataclass(frozen=True)
 class Need:
-    """What an array will take on a file system."""
+    """The space that an array will take on a file system."""
 
     folder: str
-    """Where it goes."""
+    """Its folder."""
     bytes: int
-    """Stored bytes, for encoded ones before encoding."""
+    """Stored bytes; for encoded arrays, bytes before encoding."""
     files: int
-    """Files and folders."""
+    """Number of files and folders."""
     certain: bool
-    """Whether it will really be as many bytes: encoded arrays are smaller."""
+    """Whether the number of bytes is exact; encoded arrays are smaller."""
 
 
 def need_of(layout: Layout, foreseen: Store | None, folder: str, *, begun: str, done: int = 0) -> Need:
-    """What a new array in a folder needs, less the logical bytes that are done already and lie below `begun`.
+    """The space for a new array in a folder, minus the logical bytes that are already done and are below `begun`.
 
-    `foreseen` tells where its objects will be; None = in one file.
+    `foreseen` knows the positions of its objects; None = one file.
     """
     raw = not (layout.encoded or layout.indexed)
     if done and layout.shards is not None:
-        # Whole files have their room from their first chunk on.
+        # Space for a whole file is allocated with its first chunk.
         done = max(done, _allocated_bytes(begun))
     files = 0 if done else 2 if foreseen is None else _files(foreseen)
     return Need(folder, max(_stored_bytes(layout) - done, 0), files, raw)
 
 
 def foresee(format: Format, target: Location, schema: Schema) -> Store | None:
-    """The array as it will be, for the places of its objects; None = one file, as far as anybody can tell."""
+    """The future array, for the positions of its objects; None = one file, as far as is known."""
     return format.foresee(target.path, target.inner, schema) if isinstance(format, Foreseeable) else None
 
 
 def check_space(needs: list[Need]) -> list[str]:
-    """SpaceError where a file system certainly has not the room; notes where it may not have it."""
+    """Raise SpaceError if a file system certainly lacks the space; return notes if it may lack it."""
     together: dict[int, list[Need]] = {}
     for need in needs:
         with disk_errors("look at", need.folder):
@@ -59,7 +59,7 @@ def check_space(needs: list[Need]) -> list[str]:
         if free < sum(need.bytes for need in some if need.certain):
             raise SpaceError(
                 f"{folder}: {format_size(wanted)} ({wanted} bytes) are to be written and {format_size(free)} ({free} "
-                "bytes) are free: make room, or choose another place",
+                "bytes) are free: free some space, or choose another place",
                 path=folder,
                 needed=wanted,
                 free=free,
@@ -67,7 +67,7 @@ def check_space(needs: list[Need]) -> list[str]:
         if free < wanted:
             notes.append(f"{format_size(free)} are free for {format_size(wanted)} before encoding: it may not fit")
         files = sum(need.files for need in some)
-        # Some file systems make inodes as they are needed, and say that they have none.
+        # Some file systems create inodes on demand, and report that they have none.
         if found.f_files and found.f_favail < files:
             raise SpaceError(
                 f"{folder}: {format_count(files)} files and folders are to be made and {format_count(found.f_favail)} "
@@ -88,14 +88,14 @@ def _stored_bytes(layout: Layout) -> int:
 
 
 def _allocated_bytes(folder: str) -> int:
-    """Bytes that the files below a folder take on the disk."""
+    """Bytes that the files below a folder take on disk."""
     with disk_errors("look at", folder):
         files = [os.lstat(os.path.join(base, name)) for base, _, names in os.walk(folder) for name in names]
     return sum(found.st_blocks * 512 for found in files)
 
 
 def _files(store: Store) -> int:
-    """Files and folders of an array; objects that are not files of their own lie in one."""
+    """The number of files and folders of an array; objects that are not files of their own share one file."""
     objects = store.layout.objects
     grid = store.layout.shards or objects
     if grid.count < 2:
@@ -107,7 +107,7 @@ def _files(store: Store) -> int:
     if first == last:
         return 2
     total, level = grid.count, grid.count
-    # Keys like c/0/0/0 take a folder for every beginning of an index.
+    # Keys like c/0/0/0 need a folder for every prefix of an index.
     above, below = os.path.dirname(first), os.path.dirname(last)
     for count in reversed(grid.counts):
         if above == below:

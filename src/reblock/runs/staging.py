@@ -5,14 +5,14 @@
     .scan.zarr.reblock/
       lock        held by the run that works here
       journal     what is finished, see `journal`
-      array       what will be the target
-      scratch     arrays between the passes
-      replaced    an old target on its way out, where two folders cannot be swapped in one step
+      array       the future target
+      scratch     intermediate arrays
+      replaced    an old target during its removal, if two folders cannot be swapped in one step
     .scan.zarr.reblock-done
                   the journal of a finished run, while the folder is being removed
 
-The folder's name follows from the target's, so the same command finds it again. It is private, see `private`: all that
-is done here is done relative to its handle.
+The folder's name follows from the target's, so the same command finds it again. It is private, see `private`: all work
+in it is relative to its handle.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from reblock.storage.media.files import disk_errors, kind_of
 from reblock.storage.media.private import PrivateFolder
 
 _ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
-#: Longest part of the target's name that the folder's name repeats, in bytes.
+#: The longest part of the target's name that the folder's name repeats, in bytes.
 _LONGEST = 200
 
 
 class Staging:
-    """The hidden place where one target is built; as a context, the lock on it."""
+    """The hidden folder in which one target is built; as a context manager, it holds the lock."""
 
     def __init__(self, target: str, *, overwrite: bool = False) -> None:
         self.target = target.rstrip("/") or "/"
@@ -55,26 +55,26 @@ class Staging:
         self._held = Lock(self.lock)
         self._removed = False
         self.left: list[str] = []
-        """What was found here and not removed, since nothing of ours has such a name."""
+        """Names that were found here and not removed, because they are not ours."""
 
     # ---------------------------------------------------------------- paths for those who open files below
     @property
     def reach(self) -> str:
-        """The folder as formats and the engine have to open it while the lock is held."""
+        """The path by which formats and the engine must open the folder while the lock is held."""
         return self._held.folder.reach if self._held.is_held else self.folder
 
     @property
     def path(self) -> str:
-        """What will be the target."""
+        """The path of the future target."""
         return os.path.join(self.reach, _ARRAY)
 
     @property
     def scratch(self) -> str:
-        """Arrays between the passes."""
+        """The path of intermediate arrays."""
         return os.path.join(self.reach, _SCRATCH)
 
     def rename_in(self, error: ReblockError) -> None:
-        """Have a message name the folder as people know it."""
+        """Replace the internal path in a message by the folder's ordinary name."""
         if self.reach != self.folder:
             error.args = tuple(
                 one.replace(self.reach, self.folder) if isinstance(one, str) else one for one in error.args
@@ -82,7 +82,7 @@ class Staging:
 
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
-        """Whether the target may be made at all; touches nothing."""
+        """Raise if the target may not be made; touches nothing."""
         parent = os.path.dirname(self.target) or "."
         with disk_errors("the target cannot be made:", self.target), suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(self.target)
@@ -94,21 +94,21 @@ class Staging:
         check_folder(parent, "the target's folder")
 
     def check_replaced(self) -> None:
-        """What is to be replaced is still an array and nothing else."""
+        """Check that the old target is still an array and nothing else."""
         if self.overwrite:
             check_replaceable(self.target)
 
     def check_place(self) -> None:
-        """StorageError where somebody has moved or replaced the folder while we work in it."""
+        """Raise StorageError if the folder was moved or replaced while we work in it."""
         self._held.folder.check_place()
 
     @property
     def is_there(self) -> bool:
-        """Whether a run has left anything, or is at work."""
+        """Whether a run has left anything here, or is active."""
         return os.path.lexists(self.folder) or os.path.lexists(self.done)
 
     def look(self) -> None:
-        """Raise what entering would raise now, and touch nothing."""
+        """Raise what entering would raise now, without touching anything."""
         self._held.look(self.target)
 
     def __enter__(self) -> Self:
@@ -119,9 +119,9 @@ class Staging:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A folder of this name that is there after its removal is another run's.
+        # A folder that exists after its removal belongs to another run.
         if not self._removed and self._held.folder.look(_JOURNAL) is None:
-            # Nothing was begun, or nothing is left to be done.
+            # Nothing was begun, or everything is done.
             with suppress(DiskError):
                 self.remove()
         self._held.release()
@@ -136,23 +136,23 @@ class Staging:
         return Journal.open(self.journal, at=self._held.folder.descriptor)
 
     def find_done(self) -> Journal | None:
-        """The journal of a finished run that was killed while it removed the folder."""
+        """The journal of a finished run that was killed while removing the folder."""
         with disk_errors("look at", self.done):
             try:
                 found = os.lstat(self.done)
             except FileNotFoundError:
                 return None
         if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{self.done} is {kind_of(found.st_mode)} that reblock has not made: have it removed")
+            raise UsageError(f"{self.done} is {kind_of(found.st_mode)} that reblock did not make: remove it")
         return Journal.open(self.done)
 
     def forget_journal(self) -> None:
-        """Remove the journal, and with it all that was finished."""
+        """Remove the journal, which discards all finished boxes."""
         self._held.folder.remove(_JOURNAL)
 
     @contextmanager
     def looking(self) -> Iterator[Journal | None]:
-        """The journal, for who does not hold the lock and changes nothing."""
+        """The journal, for reading without the lock."""
         folder = PrivateFolder.find(self.folder)
         try:
             found = None if folder is None else Journal.open(self.journal, at=folder.descriptor)
@@ -163,7 +163,7 @@ class Staging:
 
     # ---------------------------------------------------------------- the end
     def publish(self) -> None:
-        """Give the finished array its name; an old one is there until the new one is."""
+        """Give the finished array its name; an old target exists until the new one does."""
         here = self._held.folder.descriptor
         self.check_place()
         with disk_errors("publishing", self.target), _handle(self.parent) as above:
@@ -173,7 +173,7 @@ class Staging:
                     rename_new(old, new)
                 except FileExistsError:
                     raise TargetExistsError(
-                        f"{self.target} was made by somebody else meanwhile: move it away, "
+                        f"{self.target} was made by another program meanwhile: move it away, "
                         f"or give {option('overwrite', True)}"
                     ) from None
             elif new.is_free or not (old.is_folder or new.is_folder):
@@ -184,7 +184,7 @@ class Staging:
             os.fsync(above)
 
     def restore(self) -> None:
-        """Put an old target back that a killed run had moved away and not replaced yet."""
+        """Restore an old target that a killed run had moved away and not replaced yet."""
         if self._held.folder.look(_REPLACED) is not None and not os.path.lexists(self.target):
             with disk_errors("restoring", self.target), _handle(self.parent) as above:
                 name = os.path.basename(os.path.abspath(self.target))
@@ -207,9 +207,9 @@ class Staging:
         return found.st_ino
 
     def clear(self) -> list[str]:
-        """Remove all that was made here but for the lock, the journal last; says what was there.
+        """Remove everything here except the lock, the journal last; returns what was there.
 
-        Only names that runs give are removed; others are named in `left`.
+        Only names that runs use are removed; others are listed in `left`.
         """
         removed = self._clear()
         if self._held.folder.look(_JOURNAL) is not None:
@@ -229,15 +229,15 @@ class Staging:
         return removed
 
     def clear_array(self) -> None:
-        """Remove what is in the place of the array, and what its format may have put beside it."""
+        """Remove the array, and the files that its format may have made beside it."""
         for name in filter(_is_array, self._held.folder.names()):
             self._held.folder.remove(name)
 
     def remove(self, *, finished: bool = False) -> list[str]:
-        """Remove the folder and all in it; says what was there.
+        """Remove the folder and everything in it; returns what was there.
 
-        The journal of a finished run says so to the last: it is moved beside the folder while that is removed, and
-        then goes by one call that leaves nothing.
+        The journal of a finished run is removed last: it is moved beside the folder while that is removed, and is then
+        unlinked by a single call.
         """
         removed, folder = self._clear(), self._held.folder
         with disk_errors("removing", self.folder):
@@ -249,7 +249,7 @@ class Staging:
                 folder.remove(_JOURNAL)
             self._removed = True
             folder.remove(_LOCK)
-            # Another run may have found the folder in this moment, and work in it.
+            # Another run may have just found the folder and be working in it.
             folder.remove_itself()
         self._remove_done()
         return removed
@@ -261,7 +261,7 @@ class Staging:
 
 
 def check_folder(path: str, what: str) -> None:
-    """Whether something may be made in a folder; touches nothing."""
+    """Raise if nothing can be made in a folder; touches nothing."""
     if not os.path.isdir(path):
         missing = FileNotFoundError(2, "No such file or directory")
         raise DiskError.wrap(missing, doing=f"{what} does not exist:", path=path)
@@ -288,13 +288,13 @@ def _handle(folder: str) -> Iterator[int]:
 
 
 def target_name(name: str) -> str | None:
-    """Name of the target that a folder of this name would be for; None where it is no such name."""
+    """Name of the target for a staging folder of this name; None if it is not such a name."""
     found = re.fullmatch(r"\.(.+)\.reblock", name, re.DOTALL)
     return found[1] if found else None
 
 
 def _shortened(name: str) -> str:
-    """The name, or as much of it as a longer name can repeat, and a hash of the rest."""
+    """The name, or as much of it as fits and a hash."""
     data = os.fsencode(name)
     if len(data) <= _LONGEST:
         return name
