@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.machine import parse_memory
+from reblock.api.machine import cores, parse_memory
 from reblock.engine import View, load
 from reblock.errors import ReblockError, UsageError, option
 from reblock.geometry import Box
@@ -180,7 +180,9 @@ def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
     box = Box(tuple(starts), tuple(stops))
     if not box.size:
         return np.empty(box.shape, array.dtype)[tuple(after)]
-    return load(View.whole(array.store), box, steps=steps, memory_bytes=array.memory_bytes)[tuple(after)]
+    return load(View.whole(array.store), box, steps=steps, memory_bytes=array.memory_bytes, threads=cores())[
+        tuple(after)
+    ]
 
 
 def _keys(array: Array, key: Any) -> list[Any]:

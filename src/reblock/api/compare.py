@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, open, open_array
-from reblock.api.machine import parse_memory
+from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
 from reblock.engine import Side, View, compare, digest
 from reblock.errors import ReblockError
@@ -118,8 +118,8 @@ def verify(
         )
         left_region = parse_region(region, ours.layout.shape, ours.schema.axes)
         axes = parse_order(transpose, ours.layout.ndim, ours.schema.axes)
-        left = Side.of(View(ours, left_region, axes), memory_bytes)
-        right = Side.of(View.whole(theirs), memory_bytes)
+        left = Side.of(View(ours, left_region, axes), memory_bytes, cores())
+        right = Side.of(View.whole(theirs), memory_bytes, cores())
         name, schemas = theirs.location, [ours.schema, theirs.schema]
     verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
     stored = None if schemas[1] is None else schemas[1].record.digest
@@ -156,7 +156,7 @@ def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory
     totals = [Sums(), Sums()]
     count, first = 0, None
     least = (left.least_bytes, right.least_bytes)
-    boxes, reading_bytes = plan_comparison(left.layout, right.layout, least, memory_bytes)
+    boxes, reading_bytes = plan_comparison(left.layout, right.layout, least, memory_bytes, cores())
     for part in compare(left, right, boxes, axes=inverse(axes), reading_bytes=reading_bytes):
         totals = [totals[0] + part.one, totals[1] + part.two]
         count += part.differing

@@ -1,8 +1,9 @@
-"""Comparing two arrays box by box: whether every bit is the same, how many elements differ, and which is the first."""
+"""Comparison of two arrays box by box: how many elements differ in any bit, and which is the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from reblock.geometry import Box, Grid
 from reblock.geometry.axis import Ints
 from reblock.model import Index, Layout, Sums
 
-#: Units whose memory is ample: where they fit into the budget, their stored sizes are not looked up.
+#: If this many units fit into the budget, their stored sizes are not looked up.
 _AMPLE = 4
 #: Elements and bytes that are compared at a time.
 _MANY_ELEMENTS, _MANY_BYTES = 1 << 14, 1 << 18
@@ -26,19 +27,19 @@ class Side:
     """One of two arrays that are compared."""
 
     layout: Layout
-    """Shape and type; the planner knows from it what reading a box costs."""
+    """Shape and type, and the cost of reading a box."""
     least_bytes: int
-    """Memory that reading a box takes at the least, beside its elements."""
+    """The least memory that reading a box takes, beside its elements."""
     load: Callable[[Box, int], Array]
-    """Reads a box into a new array, with a number of bytes for memory beside it."""
+    """Reads a box into a new array; its second argument is the memory that reading may take beside that."""
 
     @classmethod
-    def of(cls, view: View, memory_bytes: int) -> Side:
-        """A view, read by the engine."""
+    def of(cls, view: View, memory_bytes: int, threads: int) -> Side:
+        """A view, read by the engine with several threads."""
         view = fit(view, memory_bytes, ample=_AMPLE)
 
         def read(box: Box, room: int) -> Array:
-            return load(view, box, memory_bytes=room)
+            return load(view, box, memory_bytes=room, threads=threads)
 
         return cls(view.layout, unit_bytes(view.layout, view.store.reads), read)
 
@@ -47,18 +48,18 @@ class Difference(NamedTuple):
     """An element that differs."""
 
     place: Index
-    """Its index along the axes that say what comes first."""
+    """Its index along the axes that define the order."""
     one: Array
-    """What the first array has there, an array of one element: a scalar may not have all bits of it."""
+    """The element of the first array, as an array of one element: a scalar may not hold all its bits."""
     two: Array
-    """What the second one has."""
+    """The element of the second array, likewise."""
 
 
 class Compared(NamedTuple):
     """One box of two arrays."""
 
     box: Box
-    """Where."""
+    """The box."""
     differing: int
     """Elements that differ in any bit, byte order apart."""
     first: Difference | None
@@ -70,24 +71,26 @@ class Compared(NamedTuple):
 
 
 def compare(one: Side, two: Side, boxes: Grid, *, axes: Sequence[int], reading_bytes: int) -> Iterator[Compared]:
-    """Two arrays of one shape and type, each read once, one box of a grid after the other.
+    """Compare two arrays of one shape and type; each is read once, one box of a grid after the other.
 
     Reading may take `reading_bytes` beside the elements of a box. The first difference is the first one in C order of
     `axes`, outermost first.
     """
     shape = one.layout.shape
-    for index in boxes.indices():
-        box = boxes.box(index)
-        left, right = one.load(box, reading_bytes), two.load(box, reading_bytes)
-        differing, first = _differences(left, right, box, axes)
-        totals = [sums(array, box.start, shape) for array in (left, right)]
-        # The next boxes take their room.
-        del left, right
-        yield Compared(box, differing, first, *totals)
+    with ThreadPoolExecutor(2, "reblock-compare") as threads:
+        for index in boxes.indices():
+            box = boxes.box(index)
+            left, right = one.load(box, reading_bytes), two.load(box, reading_bytes)
+            totals = [threads.submit(sums, array, box.start, shape) for array in (left, right)]
+            differing, first = _differences(left, right, box, axes)
+            compared = Compared(box, differing, first, *(total.result() for total in totals))
+            # The next boxes take their memory.
+            del left, right, totals
+            yield compared
 
 
 def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple[int, Difference | None]:
-    """How many elements of two arrays of one box differ, and the first of them."""
+    """The number of elements that differ between two arrays of one box, and the first of them."""
     native = one.dtype.newbyteorder("=")
     left, right = np.ascontiguousarray(one).reshape(-1), np.ascontiguousarray(two).reshape(-1)
     step = max(min(_MANY_BYTES // native.itemsize, _MANY_ELEMENTS), 1)
@@ -107,7 +110,7 @@ def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple
 
 
 def _first_place(numbers: Ints, box: Box, axes: Sequence[int]) -> tuple[int, Index]:
-    """Which of some elements of a box comes first in C order of the axes, and its index along them."""
+    """Which of some elements of a box is the first in C order of the axes, and its index along them."""
     if not axes:
         return 0, ()
     indices = np.unravel_index(numbers, box.shape)

@@ -1,53 +1,56 @@
-"""Reading any region of a view into memory that the caller keeps, inside a budget for all else.
+"""Loading: reads any region of a view into memory of the caller, with several threads, inside a budget for all else.
 
 ::
 
-    result            the caller's
-    a raw object      one piece of it, and where its runs lie          at most half of the budget
-    an encoded unit   stored bytes, elements, copies between stages    as much as the unit takes, or it is refused
+    result            the caller's; the only write box, and readers scatter straight into it
+    a raw object      one piece for each thread, and the places of its runs     at most half of the budget
+    an encoded unit   stored bytes, elements, copies between stages             one unit for each thread that fits,
+                                                                                or the load is refused
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, islice
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from reblock.engine.memory.buffers import Staging
-from reblock.engine.pipeline.boxes import fill_element
-from reblock.engine.pipeline.readers.fetch import open_raw, read_raw, read_units
-from reblock.engine.pipeline.readers.library import read_boxes
+from reblock.engine import native
+from reblock.engine.memory.buffers import Memory, Region, berths
+from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
+from reblock.engine.pipeline.readers.choose import choose_reading
+from reblock.engine.pipeline.readers.jobs import run_jobs
 from reblock.engine.pipeline.readers.opener import Opener
-from reblock.engine.pipeline.readers.visits import Loaded, Visit, raw_visit, unit_visit
+from reblock.engine.pipeline.readers.protocol import ReadJob
+from reblock.engine.pipeline.readers.visits import Loaded
+from reblock.engine.pipeline.scatter import NO_WINDOW, Deliver, Scatter, Window, compiled_moves
 from reblock.engine.view import Array, View
 from reblock.errors import InfeasibleError
-from reblock.geometry import Box
-from reblock.geometry.runs import pieces
-from reblock.model import PIECE_BYTES, Divisible, Index, Layout, Measurable, Way
+from reblock.geometry import Box, Grid
+from reblock.model import PIECE_BYTES, Access, Divisible, Layout, Measurable, Way
 from reblock.model.accounting import LEAST_READING_BYTES
 from reblock.units import format_size
 
-#: The budget of who has none.
+#: The budget of a load without one.
 NO_LIMIT = 1 << 30
-#: What is kept of a unit while others of its object are read.
+#: Memory that is kept of a unit while other units of its object are read.
 _UNIT_BYTES = 1 << 10
-#: What is kept of a run while its piece is read, beside its elements.
-_RUN_BYTES = 64
-#: Rows of raw objects up to this long are read in full where only a part of them is wanted: a call costs more.
+#: Rows of raw objects up to this length are read in full where only a part of them is wanted: a call costs more.
 _ROW_BYTES = 16 << 10
 #: Elements that only a library can decode are in three places: in its process, on their way, and here.
 _COPIES = 3
+#: Regions with fewer bytes are read by the calling thread: starting another one takes longer.
+_MANY_BYTES = 1 << 20
+#: Results with fewer bytes are copied in Python: preparing the compiled loop takes longer.
+_FEW_BYTES = 64 << 10
 
 
 def fit(view: View, memory_bytes: int, *, ample: int = 1) -> View:
-    """The same view, with parts of chunks for units where whole ones do not fit; the thriftiest where nothing does.
+    """The same view, with parts of chunks as units if whole chunks do not fit; the smallest units if nothing fits.
 
-    Where `ample` units fit, nobody looks how much is stored of them.
+    The stored sizes of units are not looked up if `ample` units fit in any case.
     """
     room = max(memory_bytes, LEAST_READING_BYTES)
     if ample * unit_bytes(view.layout, view.store.reads) <= room:
@@ -71,7 +74,7 @@ def too_little(what: str, memory_bytes: int, needed: int) -> InfeasibleError:
 
 
 def unit_bytes(layout: Layout, reads: Way) -> int:
-    """Bytes that reading takes at the least beside the result: those of a unit, where units are read whole."""
+    """The least memory that reading takes beside the result: that of one unit, where units are read whole."""
     if not (layout.encoded or layout.indexed):
         return 0
     index = 2 * 16 * -(-layout.units.count // max(layout.objects.count, 1)) * layout.indexed
@@ -85,10 +88,12 @@ def load(
     *,
     steps: Sequence[int] | None = None,
     memory_bytes: int | None = None,
+    threads: int = 1,
 ) -> Array:
     """The elements of a box as a new array; with steps, only every n-th along each axis.
 
-    The budget is for everything but the result; None = no limit.
+    The budget is for everything but the result; None = no limit. At most `threads` threads read, fewer if the budget
+    has no room for a unit or a piece in each of them.
     """
     if memory_bytes is not None:
         view = fit(view, memory_bytes)
@@ -96,42 +101,114 @@ def load(
             chunk = format_size(view.layout.unit_bytes)
             raise too_little(f"{view.store.location}: reading a chunk of {chunk}", memory_bytes, needed)
     room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_READING_BYTES)
-    opener = Opener(view.store)
-    staging = Staging()
-    sampling = _Sampling(box, tuple(steps or (1,) * box.ndim))
-    out = np.empty(sampling.shape, view.layout.dtype)
-    fill = fill_element(view.store)
-    for index in view.layout.objects.touching(box):
-        reach = view.layout.objects.box(index).intersect(box)
-        if reach is None or not sampling.takes(reach):
-            continue
-        for visit, loaded in _elements(view, index, reach, opener, staging, room):
-            here, there = sampling.places(loaded.wanted, loaded.box)
-            if loaded.missing:
-                visit.require_fill()
-            out[here] = fill if loaded.array is None else loaded.array[there]
-    return out
+    threads = _threads(view, box, threads, room)
+    loading = _Loading(view, box, tuple(steps or (1,) * box.ndim), threads, room // threads)
+    if loading.out.size:
+        run_jobs(loading.jobs(), threads, loading.region, berths(view.layout, threads, loading.region))
+    return loading.out
 
 
-class _Sampling:
-    """Every n-th element of a box along each axis."""
+def _threads(view: View, box: Box, most: int, room: int) -> int:
+    """Threads that read: a library reads one box at a time, and small boxes are not worth a thread."""
+    if view.store.reads is Way.BOX or box.size * view.layout.itemsize < _MANY_BYTES:
+        return 1
+    unit = unit_bytes(view.layout, view.store.reads) or LEAST_READING_BYTES
+    return max(min(most, room // unit), 1)
 
-    def __init__(self, box: Box, steps: tuple[int, ...]) -> None:
-        self._box, self._steps = box, steps
-        self.shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
+
+class _Loading:
+    """One load: its result, and the jobs that read it."""
+
+    def __init__(self, view: View, box: Box, steps: tuple[int, ...], threads: int, room: int) -> None:
+        """Each thread has `room` bytes."""
+        self._view, self._box, self._steps = view, box, steps
+        self.region = Region()
+        """Where readers take their memory from."""
+        shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
+        self.out: Array = np.empty(shape, view.layout.dtype)
+        """The result."""
+        layout, piece_bytes = view.layout, min(room // 2, PIECE_BYTES)
+        moves, window = None, NO_WINDOW
+        deliver: Deliver = _Samples(view, box, steps, self.out)
+        raw = not (layout.encoded or layout.indexed)
+        in_one_piece = not raw or prod(layout.objects.largest_stored) * layout.itemsize <= piece_bytes
+        if self.out.nbytes >= _FEW_BYTES and self.out.size == box.size and in_one_piece:
+            moves, window, deliver = self._straight()
+        self._window = window
+        self._reading = choose_reading(
+            *(view, deliver),
+            full=_full_axes(view),
+            piece_bytes=room // _COPIES if view.store.reads is Way.BOX else piece_bytes,
+            coders=threads,
+            batch_size=1,
+            opener=Opener(view.store),
+            region=self.region,
+            moves=moves,
+            max_units=max(room // (4 * _UNIT_BYTES), 1),
+        )
+
+    def jobs(self) -> Iterator[ReadJob]:
+        """Jobs that read the whole result."""
+        for part in self._parts():
+            yield from self._reading.jobs(part, self._window)
+
+    def _straight(self) -> tuple[native.Moves | None, Window, Deliver]:
+        """How elements are scattered straight into the result, the only write box of the window that has a buffer."""
+        view, box, layout = self._view, self._box, self._view.layout
+        cuts = [
+            tuple(n for n in (start, stop - start, length - stop) if n)
+            for start, stop, length in zip(box.start, box.stop, layout.shape, strict=True)
+        ]
+        writes = Grid.of(layout.shape, cuts)
+        target = Layout.raw(layout.dtype, writes)
+        boxes, fill = Boxes(writes, Access.RUNS, target), fill_element(view.store)
+        moves = compiled_moves(view, target, fill, digest=False)
+        scatter = Scatter(boxes, fill, moves, digest=False)
+        window, flat = scatter.window(box, {}), self.out.reshape(-1).view(np.uint8)
+        window.put(0, Buffer(boxes, window.numbers[0], box.size, Memory(flat.size, flat, _keep)))
+        return moves, window, scatter
+
+    def _parts(self) -> Iterator[Box]:
+        """The box; where elements are passed over, the parts of it in objects that have samples."""
+        if self.out.size == self._box.size:
+            yield self._box
+            return
+        objects = self._view.layout.objects
+        samples = _Samples(self._view, self._box, self._steps, self.out)
+        for index in objects.touching(self._box):
+            reach = objects.box(index).intersect(self._box)
+            if reach is not None and samples.in_part(reach):
+                yield reach
+
+
+def _keep() -> None:
+    """The caller keeps the memory of the result."""
+
+
+class _Samples:
+    """Copies every n-th element of a box along each axis."""
+
+    def __init__(self, view: View, box: Box, steps: tuple[int, ...], out: Array) -> None:
+        self._box, self._steps, self._out, self._fill = box, steps, out, fill_element(view.store)
+
+    def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:  # noqa: ARG002 - the result is no window
+        """Copy the samples out of loaded elements."""
+        here, there = self._places(loaded.wanted, loaded.box)
+        self._out[here] = self._fill if loaded.array is None else loaded.array[there]
+        return []
+
+    def in_part(self, part: Box) -> bool:
+        """Whether a part has any of the samples."""
+        return all(low < high for low, high, _, _ in self._ranges(part))
 
     def _ranges(self, part: Box) -> Iterator[tuple[int, int, int, int]]:
-        """Per axis of a part: the first and the end in the result, the first in the array, the step."""
+        """Per axis of a part: the first sample and the end in the result, the first in the array, the step."""
         for first, start, stop, step in zip(self._box.start, part.start, part.stop, self._steps, strict=True):
             low, high = -(-(start - first) // step), -(-(stop - first) // step)
             yield low, high, first + low * step, step
 
-    def takes(self, part: Box) -> bool:
-        """Whether any element of a part is wanted."""
-        return all(low < high for low, high, _, _ in self._ranges(part))
-
-    def places(self, part: Box, origin: Box) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Indices of a part's elements in the result, and in an array that starts at `origin`."""
+    def _places(self, part: Box, origin: Box) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Indices of the samples of a part in the result, and in an array that starts at `origin`."""
         here: list[Any] = []
         there: list[Any] = []
         for (low, high, first, step), start, stop in zip(self._ranges(part), origin.start, part.stop, strict=True):
@@ -141,58 +218,16 @@ class _Sampling:
         return (*here, ...), (*there, ...)
 
 
-def _elements(
-    view: View, index: Index, reach: Box, opener: Opener, staging: Staging, memory_bytes: int
-) -> Iterator[tuple[Visit, Loaded]]:
-    """What one object holds of a box, some of it at a time."""
+def _full_axes(view: View) -> Sequence[int]:
+    """The axes along which objects are read in full: the innermost ones on disk, where rows are short."""
     layout = view.layout
     if layout.encoded or layout.indexed:
-        units = layout.units.touching(reach)
-        while some := list(islice(units, max(memory_bytes // (4 * _UNIT_BYTES), 1))):
-            visit = unit_visit(view, index, reach, some)
-            box = view.store.reads is Way.BOX
-            found = read_boxes(visit) if box else read_units(visit, opener, staging)
-            yield from ((visit, loaded) for loaded in found)
-    elif view.store.reads is Way.BOX:
-        for part in pieces(reach, layout.order, max(memory_bytes // (2 * _COPIES * layout.itemsize), 1)):
-            visit = unit_visit(view, index, part)
-            yield from ((visit, loaded) for loaded in read_boxes(visit))
-    else:
-        yield from _raw_elements(view, index, reach, opener, staging, memory_bytes)
-
-
-def _raw_elements(
-    view: View, index: Index, reach: Box, opener: Opener, staging: Staging, memory_bytes: int
-) -> Iterator[tuple[Visit, Loaded]]:
-    """What a raw object holds of a box, piece by piece; its file is opened once."""
-    layout = view.layout
-    full = _short_rows(layout, index)
-    parts = pieces(reach, layout.order, _piece_elements(layout, index, reach, full, memory_bytes))
-    visits = (raw_visit(view, index, part, full, 2 * PIECE_BYTES) for part in parts)
-    first = next(visits)
-    opened = open_raw(opener, first)
-    with opened[0] if opened else nullcontext():
-        for visit in chain([first], visits):
-            yield from ((visit, read_raw(visit, piece, opened, staging)) for piece in visit.pieces if piece.wanted.size)
-
-
-def _short_rows(layout: Layout, index: Index) -> Sequence[int]:
-    """The innermost axes on disk along which an object is so short that it is read in full."""
-    stored, size = layout.objects.stored(index).shape, layout.itemsize
+        return range(layout.ndim)
+    if view.store.reads is Way.BOX:
+        return ()
+    stored, size = layout.objects.largest_stored, layout.itemsize
     for number, axis in enumerate(reversed(layout.order)):
         size *= stored[axis]
         if size > _ROW_BYTES:
             return layout.order[layout.ndim - number :]
     return layout.order
-
-
-def _piece_elements(layout: Layout, index: Index, reach: Box, full: Sequence[int], memory_bytes: int) -> int:
-    """Wanted elements of a raw object that are read at a time."""
-    stored = layout.objects.stored(index).shape
-    # What is read is more than what is wanted by so many times, and comes in runs of at least this length.
-    more = prod(stored[axis] for axis in full) // max(prod(reach.shape[axis] for axis in full), 1)
-    run = prod(stored[axis] for axis in full)
-    if len(full) < layout.ndim:
-        run *= reach.shape[layout.order[layout.ndim - len(full) - 1]]
-    element = (more + 1) * layout.itemsize + more * _RUN_BYTES // max(run, 1) + 1
-    return max(min(memory_bytes // 2, PIECE_BYTES) // element, 1)

@@ -24,10 +24,13 @@ class Comparison(NamedTuple):
     """Memory that reading a box may take beside its elements."""
 
 
-def plan_comparison(one: Layout, two: Layout, least_bytes: tuple[int, int], memory_bytes: int) -> Comparison:
+def plan_comparison(
+    one: Layout, two: Layout, least_bytes: tuple[int, int], memory_bytes: int, threads: int = 1
+) -> Comparison:
     """Boxes that fit into memory and make both sides read the fewest bytes.
 
-    Two boxes are held while one of them is read, which takes `least_bytes` of each side at the least.
+    Two boxes are held while one of them is read, which takes `least_bytes` of each side at the least, and as much for
+    each of several threads if there is room.
     """
     memory, least = max(memory_bytes, LEAST_READING_BYTES), max(least_bytes)
     # With boxes that are much smaller than chunks, each chunk would be decoded again and again.
@@ -40,7 +43,7 @@ def plan_comparison(one: Layout, two: Layout, least_bytes: tuple[int, int], memo
             f"({memory_bytes} bytes): needs at least {format_size(needed)} ({needed} bytes)",
             needs_memory_bytes=needed,
         )
-    reading = max(least, min(memory // 4, PIECE_BYTES))
+    reading = max(least, min(memory // 4, max(PIECE_BYTES, least) * threads))
     return Comparison(_cheapest(one, two, max((memory - reading) // (2 * one.itemsize), 1)), reading)
 
 

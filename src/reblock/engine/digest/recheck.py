@@ -1,4 +1,4 @@
-"""Recheck: whether boxes that are finished still hold what was written, and the source what was read."""
+"""Recheck: whether finished boxes still hold the elements that were written, and the source those that were read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from math import prod
 import numpy as np
 
 from reblock.engine.digest import sums
-from reblock.engine.region import load
+from reblock.engine.region import load, unit_bytes
 from reblock.engine.view import View
 from reblock.engine.watch import Cancelled
 from reblock.errors import CorruptError, DiskError, StorageError
 from reblock.geometry import Box
 from reblock.geometry.runs import pieces
-from reblock.model import Index, Layout, Pass, Store, Sums, Way
+from reblock.model import PIECE_BYTES, Index, Layout, Pass, Store, Sums, Way
 
-#: Elements that are read again at a time, however little memory there is.
+#: The least number of elements that are read again at a time.
 _LEAST_ELEMENTS = 1 << 10
 
 
@@ -31,9 +31,9 @@ def recheck(
 ) -> Iterator[bool]:
     """For each write box of a pass, by number and sums, whether the store holds elements of the same sums.
 
-    What cannot be read or decoded does not count as there. KeyboardInterrupt where that is cancelled.
+    A box that cannot be read or decoded counts as lost. KeyboardInterrupt if the check is cancelled.
     """
-    # A chunk that is not stored is not a finished one, also where the format would take it as fill.
+    # A chunk that is not stored is not finished, even if the format defines it as fill.
     view = View(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)), strict=True)
     largest = int(np.prod(sweep.writes.largest, dtype=np.int64)) * store.layout.itemsize
 
@@ -42,14 +42,17 @@ def recheck(
             raise KeyboardInterrupt
         where = sweep.writes.box([int(i) for i in np.unravel_index(box[0], sweep.writes.counts)])
         try:
-            same = sums(load(view, where), where.start, store.layout.shape) == box[1]
+            same = sums(load(view, where, threads=inner), where.start, store.layout.shape) == box[1]
             return same and all(_begins(store, index) for index in store.layout.objects.touching(where))
         except StorageError:
             return False
 
-    # A box and the unit that is being decoded beside it.
-    at_once = max(memory_bytes // max(2 * largest, 1), 1)
-    with ThreadPoolExecutor(min(at_once, _threads(sweep)), "reblock-recheck") as threads:
+    # Each box needs its elements and, beside them, a unit that is being decoded for each thread that reads it.
+    most_threads = _threads(sweep, store)
+    at_once = min(max(memory_bytes // max(2 * largest, 1), 1), most_threads)
+    unit = unit_bytes(store.layout, store.reads) or PIECE_BYTES
+    inner = max(min(most_threads // at_once, (memory_bytes // at_once - largest) // unit), 1)
+    with ThreadPoolExecutor(at_once, "reblock-recheck") as threads:
         yield from threads.map(holds, boxes)
 
 
@@ -64,15 +67,16 @@ def reread(
 ) -> Iterator[bool]:
     """For each write box of a pass, by number and sums, whether a source still holds elements of the same sums.
 
-    The pass has written an array of that layout. KeyboardInterrupt where that is cancelled.
+    The pass has written an array of that layout. KeyboardInterrupt if the check is cancelled.
     """
-    source, most_threads = view.layout, 1 if view.store.reads is Way.BOX else _threads(sweep)
-    # Elements as they are stored and as they are compared; units that are decoded are there whole beside them.
+    source, most_threads = view.layout, _threads(sweep, view.store)
+    # Elements as they are stored and as they are compared; beside them the whole units that are being decoded.
     per, unit = source.itemsize + layout.itemsize, 0
     if not source.partial_reads:
         unit = source.unit_bytes + source.most_stored_bytes
     threads = max(min(most_threads, memory_bytes // max(prod(sweep.writes.largest) * per + unit, 1)), 1)
-    most = max((memory_bytes // threads - unit) // per, _LEAST_ELEMENTS)
+    inner = max(min(most_threads // threads, memory_bytes // threads // (2 * max(unit, PIECE_BYTES))), 1)
+    most = max((memory_bytes // threads - inner * unit) // per, _LEAST_ELEMENTS)
 
     def holds(box: tuple[int, Sums]) -> bool:
         if cancelled():
@@ -84,19 +88,19 @@ def reread(
             return False
 
     def sums_of(part: Box) -> Sums:
-        return sums(load(view, part).astype(layout.dtype, copy=False), part.start, layout.shape)
+        return sums(load(view, part, threads=inner).astype(layout.dtype, copy=False), part.start, layout.shape)
 
     with ThreadPoolExecutor(threads, "reblock-reread") as pool:
         yield from pool.map(holds, boxes)
 
 
-def _threads(sweep: Pass) -> int:
-    """Threads that read and decode boxes of a pass again: as many as decode units while it is carried out."""
-    return 1 if sweep.execution is None else sweep.execution.coders
+def _threads(sweep: Pass, store: Store) -> int:
+    """Threads that read boxes again: as many as decode units in the pass; a library reads one box at a time."""
+    return 1 if sweep.execution is None or store.reads is Way.BOX else sweep.execution.coders
 
 
 def _begins(store: Store, index: Index) -> bool:
-    """Whether an object's own file begins with what comes before its elements, where anything does."""
+    """Whether an object's own file begins with its preamble, if it has one."""
     before = bytes(store.preamble(index)) if store.writes is Way.EXTENT else b""
     if not before:
         return True

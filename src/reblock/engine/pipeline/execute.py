@@ -13,31 +13,29 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from time import perf_counter, process_time
 
-from reblock.engine import native
 from reblock.engine.memory.allocator import make_allocator
 from reblock.engine.memory.buffers import Region, Stopped, berths, keep_freed_memory, return_freed_memory
 from reblock.engine.pipeline.boxes import Boxes, fill_element
 from reblock.engine.pipeline.dispatcher import Dispatcher
-from reblock.engine.pipeline.readers.choose import choose_reading
+from reblock.engine.pipeline.readers.choose import choose_reading, is_in_one_piece
 from reblock.engine.pipeline.readers.opener import Opener
 from reblock.engine.pipeline.readers.threads import Readers
-from reblock.engine.pipeline.scatter import Scatter
+from reblock.engine.pipeline.readers.visits import full_axes
+from reblock.engine.pipeline.scatter import Scatter, compiled_moves
 from reblock.engine.pipeline.stop import Stop
 from reblock.engine.pipeline.tally import Tally
 from reblock.engine.pipeline.threads import Threads
 from reblock.engine.pipeline.writers.target import TargetWriter, is_verbatim
 from reblock.engine.pipeline.writers.threads import Writers
 from reblock.engine.report import Measured
-from reblock.engine.view import Array, View
+from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.errors import UsageError
 from reblock.model import Execution, Index, Pass, Store
 from reblock.model.accounting import with_records
-from reblock.model.medium import DIRECT_BYTES
 
 
 def execute(
@@ -66,7 +64,8 @@ def _execute(
     # An empty tuple is searched much faster than an empty set of another kind.
     finished = (watch.ledger.finished(number) if watch.ledger else ()) or ()
     fill, region = fill_element(view.store), Region(how.flight_bytes)
-    moves = compiled_moves(view, store, fill, watch)
+    stamps = None if watch.seen is None else watch.seen.stamps
+    moves = compiled_moves(view, store.layout, fill, digest=watch.digest, stamps=stamps)
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
     scatter = Scatter(boxes, fill, moves, digest=watch.digest, verbatim=is_verbatim(sweep, view, store))
     target = TargetWriter(store, boxes, moves)
@@ -74,11 +73,17 @@ def _execute(
     tally = Tally(watch, number, len(finished))
     stop = Stop(watch.cancelled, allocator.budget.stop)
     allocator.budget.idle = lambda: not stop() and tally.idle
+    compiled = view.layout.dtype == store.layout.dtype and is_in_one_piece(sweep, view.layout, how.piece_bytes)
     reading = choose_reading(
-        *(sweep, how, view, scatter),
+        *(view, scatter),
+        full=full_axes(view.layout, sweep.read_access, sweep.coalesced),
+        piece_bytes=how.piece_bytes,
+        coders=how.coders,
+        batch_size=how.batch_size,
         opener=Opener(view.store, watch.seen),
         region=region,
-        moves=moves,
+        moves=moves if compiled else None,
+        verbatim=scatter.verbatim,
         finished=finished,
         stop=stop,
     )
@@ -110,21 +115,3 @@ def _execute(
     measured.peak_bytes = with_records(allocator.budget.peak, sweep.writes.count, store.layout) + how.flight_bytes
     measured.seconds, measured.processor_seconds = perf_counter() - began, process_time() - worked
     return measured
-
-
-def compiled_moves(view: View, store: Store, fill: Array, watch: Watch) -> native.Moves | None:
-    """The compiled loop for this pass; None if the library is not there, or arrays have too many axes for it."""
-    if native.library() is None or store.layout.ndim > native.MAX_AXES:
-        return None
-    return native.Moves(
-        shape=store.layout.shape,
-        dtype=store.layout.dtype,
-        source_order=view.layout.order,
-        target_order=store.layout.order,
-        fill=fill,
-        fills=view.fills,
-        direct=DIRECT_BYTES,
-        digest=watch.digest,
-        flags=0 if view.store.roots is None else os.O_NOFOLLOW,
-        stamps=None if watch.seen is None else watch.seen.stamps,
-    )

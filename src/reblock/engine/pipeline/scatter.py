@@ -5,21 +5,23 @@ The compiled loop and numpy do the same. Numpy serves where the loop was not bui
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from reblock.engine import native
 from reblock.engine.pipeline.boxes import Boxes, Buffer
 from reblock.engine.pipeline.readers.visits import Loaded
-from reblock.engine.view import Array
+from reblock.engine.view import Array, View
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
-from reblock.model import Access, Index
+from reblock.model import Access, Index, Layout
+from reblock.model.medium import DIRECT_BYTES
 
 
 class _WindowGrid(NamedTuple):
@@ -39,6 +41,13 @@ class _WindowGrid(NamedTuple):
     """Number of elements of each box."""
     sizes: list[int]
     """Bytes of the buffer of each box."""
+
+
+class Deliver(Protocol):
+    """Puts loaded elements where they belong."""
+
+    def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:
+        """Copy elements into the boxes of a window; returns those that are now complete."""
 
 
 class Window:
@@ -83,6 +92,11 @@ class Window:
             yield position
 
 
+_ZERO: Ints = np.zeros(1, np.int64)
+#: A window without write boxes, for readers that deliver elsewhere.
+NO_WINDOW = Window(_WindowGrid((), (), [], (_ZERO, _ZERO, _ZERO), [], [], []), Box((), ()))
+
+
 class Scatter:
     """Copies elements into the write boxes of one pass."""
 
@@ -107,11 +121,6 @@ class Scatter:
             if number in opened:
                 window.put(position, opened[number])
         return window
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements of write boxes."""
-        return self._target.dtype
 
     def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:
         """Copy elements into the boxes of a window; returns those that are now complete."""
@@ -171,3 +180,26 @@ def _ints(values: Sequence[int]) -> Ints:
 def completed_buffers(window: Window, completed: Ints, count: int) -> list[Buffer]:
     """The buffers that the compiled loop has listed as complete."""
     return [buffer for buffer in (window.buffers[at] for at in completed[:count].tolist()) if buffer is not None]
+
+
+def compiled_moves(
+    view: View, target: Layout, fill: Array, *, digest: bool, stamps: native.Stamps | None = None
+) -> native.Moves | None:
+    """The compiled loop between a view and a target; None if it was not built, or has too few axes.
+
+    With stamps it checks that files look as they did when the run began.
+    """
+    if native.library() is None or target.ndim > native.MAX_AXES:
+        return None
+    return native.Moves(
+        shape=target.shape,
+        dtype=target.dtype,
+        source_order=view.layout.order,
+        target_order=target.order,
+        fill=fill,
+        fills=view.fills,
+        direct=DIRECT_BYTES,
+        digest=digest,
+        flags=0 if view.store.roots is None else os.O_NOFOLLOW,
+        stamps=stamps,
+    )

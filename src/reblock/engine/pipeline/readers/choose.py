@@ -17,52 +17,57 @@ from reblock.engine.pipeline.readers.python import PythonReading
 from reblock.engine.pipeline.readers.raw import RawUnits
 from reblock.engine.pipeline.readers.shards import shards
 from reblock.engine.pipeline.readers.table import UnitTable
-from reblock.engine.pipeline.readers.visits import full_axes
-from reblock.engine.pipeline.scatter import Scatter
+from reblock.engine.pipeline.scatter import Deliver
 from reblock.engine.view import View
-from reblock.model import Access, Execution, Layout, Pass, Way
+from reblock.model import Access, Layout, Pass, Way
 from reblock.model.accounting import visit_shape
 
 
 def choose_reading(
-    sweep: Pass,
-    how: Execution,
     view: View,
-    scatter: Scatter,
+    deliver: Deliver,
     *,
+    full: Collection[int],
+    piece_bytes: int,
+    coders: int,
+    batch_size: int,
     opener: Opener,
     region: Region,
     moves: native.Moves | None,
-    finished: Collection[int],
-    stop: Callable[[], bool],
+    verbatim: bool = False,
+    finished: Collection[int] = (),
+    stop: Callable[[], bool] = lambda: False,
+    max_units: int | None = None,
 ) -> Reading:
-    """How the read boxes of a pass are read.
+    """How read boxes are read.
 
     ::
 
-        the store reads boxes itself                               library
-        local files, units in one piece each, type kept            compiled
-        anything else: other media, large raw objects, new type    Python
+        the store's library reads boxes                                library
+        local files, and a compiled loop that may read them            compiled
+        other media, raw objects in several pieces, another type       Python
+
+    Along the `full` axes raw objects are read in full, in pieces of at most `piece_bytes` bytes. `coders` units are
+    decoded at once, and `batch_size` raw units are requested in one system call. `moves` is None if units are read in
+    several pieces, or converted. One visit in Python decodes at most `max_units` units.
     """
-    full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     if view.store.reads is Way.BOX:
-        return LibraryReading(view, full, how.piece_bytes, opener, scatter, stop)
+        return LibraryReading(view, full, piece_bytes, opener, deliver, stop)
     # Memory between the stages of a codec is counted for this many units only.
-    decoding: Decoding = Coders(how.coders, region) if view.layout.decoding_bytes else without_scratch
-    python = PythonReading(view, full, how.piece_bytes, opener, scatter, decoding)
-    local = view.store.medium.is_local and view.layout.dtype == scatter.dtype
-    if moves is None or not local or not _in_one_piece(sweep, view.layout, how.piece_bytes):
+    decoding: Decoding = Coders(coders, region) if view.layout.decoding_bytes else without_scratch
+    python = PythonReading(view, full, piece_bytes, opener, deliver, decoding, max_units)
+    if moves is None or not view.store.medium.is_local:
         return python
     read: ReadRows
     if view.layout.encoded:
-        read = EncodedUnits(view, moves, decoding, verbatim=scatter.verbatim)
+        read = EncodedUnits(view, moves, decoding, verbatim=verbatim)
     else:
-        read = RawUnits(view, moves, opener, how.batch_size)
+        read = RawUnits(view, moves, opener, batch_size)
     found = shards(view, moves) if view.layout.indexed else None
     return CompiledReading(view, UnitTable(view, full), read, found, python, finished)
 
 
-def _in_one_piece(sweep: Pass, source: Layout, piece_bytes: int) -> bool:
+def is_in_one_piece(sweep: Pass, source: Layout, piece_bytes: int) -> bool:
     """Whether a pass reads units, each in one piece of at most `piece_bytes` bytes."""
     if source.encoded:
         return sweep.read_access is Access.UNITS

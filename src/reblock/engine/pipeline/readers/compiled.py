@@ -60,6 +60,14 @@ class CompiledReading:
                 partial(self._job, rows, window),
             )
 
+    def jobs(self, box: Box, window: Window) -> Iterator[ReadJob]:
+        """Some units in each job."""
+        for batch in self.batches(box, window):
+            for start in range(0, batch.units, batch.step):
+                job = batch.job(start, min(start + batch.step, batch.units))
+                if job is not None:
+                    yield job
+
     def _job(self, rows: UnitRows, window: Window, start: int, stop: int) -> ReadJob | None:
         chosen = np.arange(start, stop)
         if self._finished:

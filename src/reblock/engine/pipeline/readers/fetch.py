@@ -77,11 +77,12 @@ def read_raw(visit: Visit, piece: Piece, opened: tuple[ReadHandle, int] | None, 
 class SharedFile:
     """The file of a raw visit: the first piece opens it, and the last one closes it."""
 
-    def __init__(self, visit: Visit, opener: Opener) -> None:
+    def __init__(self, visit: Visit, opener: Opener, users: int | None = None) -> None:
+        """Each user calls `done` once; without a number, the pieces of the visit are the users."""
         self.visit = visit
         self._opener = opener
         self._lock = Lock()
-        self._left = len(visit.pieces)
+        self._left = len(visit.pieces) if users is None else users
         self._opened: tuple[ReadHandle, int] | None = None
         self._tried = False
         self._charged = self._counted = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from threading import Lock
 from time import perf_counter
 
@@ -10,12 +11,14 @@ import numpy as np
 
 from reblock.engine.pipeline.readers.fetch import without_scratch
 from reblock.engine.pipeline.readers.opener import Opener
+from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.readers.python import PythonReading
-from reblock.engine.pipeline.readers.visits import Loaded, Visit
-from reblock.engine.pipeline.scatter import Scatter
+from reblock.engine.pipeline.readers.visits import Loaded, Visit, raw_visit
+from reblock.engine.pipeline.scatter import Deliver, Window
 from reblock.engine.report import Times
 from reblock.engine.view import View
-from reblock.model import Scratch
+from reblock.geometry import Box
+from reblock.model import Index, Scratch
 
 
 class LibraryReading(PythonReading):
@@ -27,11 +30,16 @@ class LibraryReading(PythonReading):
         full: Collection[int],
         piece_bytes: int,
         opener: Opener,
-        scatter: Scatter,
+        deliver: Deliver,
         stop: Callable[[], bool],
     ) -> None:
-        super().__init__(view, full, piece_bytes, opener, scatter, without_scratch)
+        super().__init__(view, full, piece_bytes, opener, deliver, without_scratch)
         self._stop, self._serial = stop, Lock()
+
+    def _part_jobs(self, index: Index, parts: Sequence[Box], window: Window) -> Iterator[ReadJob]:
+        for part in parts:
+            visit = raw_visit(self._view, index, part, self._full, self._piece_bytes)
+            yield partial(self._read_units, visit, window)
 
     def _load(self, visit: Visit, _: Scratch, times: Times) -> Iterator[Loaded]:
         boxes = read_boxes(visit)

@@ -61,3 +61,6 @@ class Reading(Protocol):
 
     def batches(self, box: Box, window: Window) -> Iterator[Batch]:
         """The units of a read box, in plan order."""
+
+    def jobs(self, box: Box, window: Window) -> Iterator[ReadJob]:
+        """Jobs that read a box whose write boxes have all their memory; for a load, which counts no traffic."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from math import prod
 from typing import NamedTuple
 
 from reblock.engine.pipeline.readers.faults import corrupt, missing
@@ -17,6 +19,9 @@ from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
 from reblock.model import Access, Flat, Index, Layout, Traffic, Way
+
+#: Memory that is kept of a run while its piece is read, beside its elements.
+_RUN_BYTES = 64
 
 
 class Loaded(NamedTuple):
@@ -99,17 +104,27 @@ def full_axes(layout: Layout, access: Access, coalesced: int) -> Collection[int]
     return range(layout.ndim) if access is Access.UNITS else layout.order[layout.ndim - coalesced :]
 
 
-def visits(view: View, box: Box, full: Collection[int], piece_bytes: int) -> Iterator[Visit]:
-    """The visits of one read box; along the `full` axes raw objects are read in full."""
+def visits(
+    view: View, box: Box, full: Collection[int], piece_bytes: int, max_units: int | None = None
+) -> Iterator[Visit]:
+    """The visits of one read box; along the `full` axes raw objects are read in full.
+
+    A visit reads raw pieces of at most `piece_bytes` bytes, or at most `max_units` units.
+    """
     layout = view.layout
     raw = not (layout.encoded or layout.indexed)
     for index in layout.objects.touching(box):
         reach = layout.objects.box(index).intersect(box)
         if reach is None:
             continue
-        visit = raw_visit(view, index, reach, full, piece_bytes) if raw else unit_visit(view, index, reach)
-        # A store whose library reads boxes gets the same pieces, so that memory and counts are those of the plan.
-        yield replace(visit, raw=False) if view.store.reads is Way.BOX else visit
+        if raw:
+            visit = raw_visit(view, index, reach, full, piece_bytes)
+            # A store whose library reads boxes gets the same pieces, so that memory and counts are those of the plan.
+            yield replace(visit, raw=False) if view.store.reads is Way.BOX else visit
+            continue
+        units = layout.units.touching(reach)
+        while some := tuple(islice(units, max_units)):
+            yield unit_visit(view, index, reach, some)
 
 
 def raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece_bytes: int) -> Visit:
@@ -132,11 +147,22 @@ def raw_visit(view: View, index: Index, reach: Box, full: Collection[int], piece
     return Visit(view, index, tuple(parts), True, count, part.size * layout.itemsize, part == stored)
 
 
-def unit_visit(view: View, index: Index, reach: Box, units: Iterable[Index] | None = None) -> Visit:
-    """A visit that decodes whole units: all that meet a box, or some of them."""
+def part_elements(layout: Layout, reach: Box, full: Collection[int], part_bytes: int) -> int:
+    """Elements of a raw object that fit into `part_bytes` with everything that is read and kept for them."""
+    row = prod(layout.objects.largest_stored[axis] for axis in full)
+    # Elements that are read for each wanted one, and the least length of a run.
+    more, run = row // max(prod(reach.shape[axis] for axis in full), 1), row
+    if len(full) < layout.ndim:
+        run *= reach.shape[layout.order[layout.ndim - len(full) - 1]]
+    element = (more + 1) * layout.itemsize + more * _RUN_BYTES // max(run, 1) + 1
+    return max(part_bytes // element, 1)
+
+
+def unit_visit(view: View, index: Index, reach: Box, units: Iterable[Index]) -> Visit:
+    """A visit that decodes some units of an object that meet a box."""
     layout = view.layout
     parts: list[Piece] = []
-    for unit in layout.units.touching(reach) if units is None else units:
+    for unit in units:
         wanted = layout.units.box(unit).intersect(reach)
         if wanted is not None:
             parts.append(Piece(layout.units.stored(unit), wanted, unit=unit))
