@@ -10,7 +10,6 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "reblock"
 #: Names that still have two meanings. Remove a name here once it has one; add none.
 TWICE = {
     "Difference",
-    "Side",
     "Staging",
 }
 

@@ -48,7 +48,7 @@ def test_only_an_older_plan_is_replaced() -> None:
     saved()
     saved(memory="2MiB")
     Path("p.json").write_text("{}")
-    with pytest.raises(UsageError, match="is no plan file"):
+    with pytest.raises(UsageError, match="is not a plan file"):
         saved()
     assert Path("p.json").read_text() == "{}"
 

@@ -223,15 +223,15 @@ def test_a_journal_without_a_request_is_told() -> None:
 def test_a_mistyped_target_is_an_error(todo: Any) -> None:
     reblock.repartition("x.npy", "scan.zarr")
     begin("volume.zarr", chunks="8,8,8")
-    with pytest.raises(UsageError, match=r"no such array.*near it: scan\.zarr"):
+    with pytest.raises(UsageError, match=r"no such array.*similar names: scan\.zarr"):
         todo("scann.zarr")
-    with pytest.raises(UsageError, match=r"near it: volume\.zarr"):
+    with pytest.raises(UsageError, match=r"similar names: volume\.zarr"):
         todo("volum.zarr")
     with pytest.raises(UsageError, match=r"no such array.*makes it$"):
         todo("nothing.like.it")
     os.mkdir("thesis")
     Path("thesis/text").write_text("precious")
-    with pytest.raises(UsageError, match="it is no array"):
+    with pytest.raises(UsageError, match="it is not an array"):
         todo("thesis")
     assert not todo("scan.zarr")
 

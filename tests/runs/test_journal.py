@@ -21,7 +21,7 @@ from reblock.geometry import Grid
 from reblock.model import Finished, Pass, Schema, Store, Sums
 from reblock.model.layout import Access
 from reblock.runs import group_commit
-from reblock.runs.group_commit import GroupCommit, Side, side_of
+from reblock.runs.group_commit import Destination, GroupCommit, destination_of
 from reblock.runs.journal import VERSION, Group, Journal, from_ranges, to_ranges
 from reblock.runs.lock import Lock, who_holds
 from reblock.runs.numbers import Numbers
@@ -143,11 +143,11 @@ def test_a_million_boxes_stay_small(journal: Journal) -> None:
 
 # ---------------------------------------------------------------- group commits
 @pytest.fixture
-def side(tmp_path: Path) -> Side:
+def side(tmp_path: Path) -> Destination:
     """Files b0, b1, ... of ten bytes."""
     schema = Schema((80,), np.dtype("u1"), (10,))
     store = registry.get("rawblocks").create(str(tmp_path / "array"), "", schema)
-    return side_of(store, sweep_of(store), str(tmp_path))
+    return destination_of(store, sweep_of(store), str(tmp_path))
 
 
 def sweep_of(store: Store) -> Pass:
@@ -155,13 +155,13 @@ def sweep_of(store: Store) -> Pass:
     return Pass(grid, grid, grid, tuple(range(grid.ndim)), Access.UNITS, Access.UNITS)
 
 
-def write(side: Side, number: int) -> Finished:
+def write(side: Destination, number: int) -> Finished:
     path = side.store.place((number,)).path
     Path(path).write_bytes(bytes([number]) * 10)
     return Finished(number, path, 10, Sums(number, number))
 
 
-def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) -> None:
+def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Destination) -> None:
     with GroupCommit(journal, most_bytes=1 << 30) as ledger:
         ledger.watch(0, side)
         ledger.record(0, [write(side, 3)])
@@ -174,7 +174,7 @@ def test_a_box_is_durable_within_about_a_second(journal: Journal, side: Side) ->
 
 @pytest.mark.parametrize(("most_bytes", "most_boxes"), [(40, 1 << 14), (1 << 30, 4)])
 def test_half_of_the_most_is_committed_at_once(
-    most_bytes: int, most_boxes: int, journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch
+    most_bytes: int, most_boxes: int, journal: Journal, side: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "AGE_SECONDS", 3600)
     monkeypatch.setattr(group_commit, "MOST_BOXES", most_boxes)
@@ -190,7 +190,7 @@ def test_half_of_the_most_is_committed_at_once(
         assert boxes_of(reopened(journal)) == [0, 1]
 
 
-def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_lost_is_bounded(journal: Journal, side: Destination, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a budget waits for a slow disk, whoever records waits too."""
     slow = threading.Event()
     real = durable.make_durable
@@ -218,7 +218,7 @@ def test_what_can_be_lost_is_bounded(journal: Journal, side: Side, monkeypatch: 
     assert sorted(boxes_of(reopened(journal))) == list(range(8))
 
 
-def test_a_failed_sync_is_final(journal: Journal, side: Side) -> None:
+def test_a_failed_sync_is_final(journal: Journal, side: Destination) -> None:
     """Whatever is done after it, and however often: a second sync that succeeds would prove nothing."""
     seen = []
 
@@ -244,7 +244,7 @@ def test_a_failed_sync_is_final(journal: Journal, side: Side) -> None:
     assert boxes_of(reopened(journal)) == [0]
 
 
-def test_a_changed_source_stops_the_journal(journal: Journal, side: Side) -> None:
+def test_a_changed_source_stops_the_journal(journal: Journal, side: Destination) -> None:
     def changed() -> None:
         raise FormatError("changed")
 
@@ -258,7 +258,7 @@ def test_a_changed_source_stops_the_journal(journal: Journal, side: Side) -> Non
     assert boxes_of(reopened(journal)) == []
 
 
-def test_stamps_are_of_boxes_that_are_files(tmp_path: Path, journal: Journal, side: Side) -> None:
+def test_stamps_are_of_boxes_that_are_files(tmp_path: Path, journal: Journal, side: Destination) -> None:
     assert side.alone
     with GroupCommit(journal, most_bytes=80, digest=False) as ledger:
         ledger.watch(0, side)
@@ -274,7 +274,7 @@ def test_stamps_are_of_boxes_that_are_files(tmp_path: Path, journal: Journal, si
     whole = registry.get("npy").create(str(tmp_path / "y.npy"), "", Schema((80,), np.dtype("u1"), (80,)))
     grid = Grid.of((80,), (10,))
     cut = Pass(grid, grid, grid, (0,), Access.RUNS, Access.RUNS)
-    assert not side_of(whole, cut, str(tmp_path)).alone
+    assert not destination_of(whole, cut, str(tmp_path)).alone
 
 
 @pytest.mark.parametrize("count", [1, durable.MANY_FILES, durable.MANY_FILES + 1])

@@ -3,12 +3,12 @@
 ::
 
     {"reblock_plan": 1,
-     "request": {"chunks": "64,64,64", "memory": 1073741824, ...},     what the plan was asked for, without paths
+     "request": {"chunks": "64,64,64", "memory": 1073741824, ...},     the options of the plan, without paths
      "source": {...}, "target": {...},                                 the layouts that it fits
      "plan": {...}}
 
-A plan file is input like any other: its size, depth and numbers are bounded, and the plan must fit the source and the
-target, write each element once, and stay inside its memory.
+A plan file is untrusted input: its size, depth and numbers are limited, and the plan must fit the source and the
+target, write each element once, and stay within its memory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from reblock.storage.media.small import read_whole
 
 #: Version of plan files.
 VERSION = 1
-#: Largest plan file: only irregular grids make a plan long.
+#: The largest plan file in bytes; only irregular grids make a plan long.
 MAX_BYTES = 16 << 20
-#: Options that a plan file has no say in: where the arrays are, and how they are opened.
+#: Options that are not in a plan file: where the arrays are, and how they are opened.
 _PLACES = ("source", "target", "from_format", "to_format", "allow_external")
-#: Types of the options in a file that are no text.
+#: Types of the options in a file that are not text.
 _KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool}
 #: Options that a plan decides, and that are refused beside one.
 DECIDED = tuple(
@@ -64,7 +64,7 @@ def save_plan(job: Job, path: Where) -> None:
         except FormatError:
             known = False
         if not known:
-            raise UsageError(f"{where} exists and is no plan file: choose another name")
+            raise UsageError(f"{where} exists and is not a plan file: choose another name")
     LOCAL.replace(where, (json.dumps(document, indent=1) + "\n").encode())
 
 
@@ -77,7 +77,7 @@ def load_plan(
     allow_external: tuple[Where, ...] = (),
     to_format: str | None = None,
 ) -> Job:
-    """The job that carries out a saved plan on a source and a target; UsageError where it does not fit them."""
+    """The job that executes a saved plan on a source and a target; UsageError if it does not fit them."""
     where = os.fspath(path)
     try:
         data = parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)
@@ -104,7 +104,7 @@ def load_plan(
 
 
 def _request(value: Any) -> Request:
-    """What a plan was asked for, every option of the right kind."""
+    """The options of a plan, each checked to have the right type."""
     if not isinstance(value, dict):
         raise UsageError("request must be an object")
     strange = [name for name in value if name not in DECIDED]
@@ -119,7 +119,7 @@ def _request(value: Any) -> Request:
 
 
 def _require_fit(plan: Plan, ends: Ends, found: dict[str, Any]) -> None:
-    """UsageError where the plan was made for another source or target."""
+    """Raise UsageError if the plan was made for another source or target."""
     source = ends.source if ends.view is None else ends.view.as_planned(plan).layout
     for name, layout in (("source", source), ("target", ends.target)):
         if differing := list(_differences(layout, found[name])):

@@ -1,4 +1,4 @@
-"""Planning: from what a caller asks for to a job with the best plan, or with a plan that was made before."""
+"""Planning: from a caller's request to a job with the best plan, or with an existing plan."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def plan(
 ) -> Job:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
-    The source is a stored array, or — for arithmetic alone — `shape`, `dtype` and `source_chunks`. `checksum` ends the
-    target's codec in a checksum of each chunk, so that every reader notices damage. The memory budget is 1 GiB unless
-    given.
+    The source is a stored array, or, for arithmetic alone, `shape`, `dtype` and `source_chunks`. `checksum` appends a
+    checksum of each chunk to the target's codec, so that every reader detects damage. The memory budget is 1 GiB by
+    default.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def plan(
 
 
 def planned_job(plan: Plan, ends: Ends, request: Request) -> Job:
-    """The job that carries out a plan that was made before."""
+    """The job that executes an existing plan."""
     return _job(price(plan, problem_for(plan, ends, ends.problem(request)), objective=request.objective), ends, request)
 
 

@@ -1,4 +1,4 @@
-"""Resumption: continue an unfinished run with its own plan and the options that it was begun with."""
+"""Resumption: continue an unfinished run with its own plan and its original options."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from reblock.storage.location import Location, Where
 
 
 def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
-    """The job of the unfinished run that makes a target, with that run's plan, and the options that it was run with.
+    """The job of the unfinished run that makes a target, with that run's plan, and its options.
 
-    None where the target is complete and no run was left; UsageError where there is neither.
+    None if the target is complete and no run is left; UsageError if there is neither.
     """
     staging = staging_of(target)
     with staging.looking() as journal:
@@ -34,10 +34,10 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
         asked, document = journal.header.get("request"), journal.header.get("plan")
     if not asked or not document:
         raise UnfinishedError(
-            f"{staging.target}: the run does not say how it was begun: repeat the command that began it"
+            f"{staging.target}: the options of the run are not recorded: repeat the command that began it"
         )
     planning, running = recalled(asked)
-    # The target as it is named now, and where it is now: its folder may have been moved.
+    # The target's current name and place, because its folder may have been moved.
     given, began = registry.locate(target), Location.parse(planning["target"])
     path = given.path.rstrip("/") + ("/" if began.is_folder else "")
     request = Request(**{**planning, "target": str(replace(given, path=path, inner=began.inner))})
@@ -52,9 +52,9 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
 def resume(
     target: Where, *, progress: Progress | None = None, cancelled: Callable[[], bool] = lambda: False
 ) -> Report | None:
-    """Continue the unfinished run that makes a target, with its own plan and the options that it was begun with.
+    """Continue the unfinished run that makes a target, with its own plan and its original options.
 
-    None where the target is complete and no run was left; UsageError where there is neither.
+    Returns None if the target is complete and no run is left; raises UsageError if there is neither.
     """
     found = find_job(target)
     return None if found is None else run(found[0], progress=progress, cancelled=cancelled, **found[1])

@@ -1,4 +1,4 @@
-"""Running: carry out a job, or check that it could be carried out."""
+"""Running: execute a job, or check that it could be executed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class RunOptions:
     overwrite: bool = False
     """Whether an existing target is replaced."""
     exist_ok: bool = False
-    """Whether a target that the same job has made will do."""
+    """Whether a target that the same job has already made is accepted."""
     scratch: Where | None = None
     """Folder for intermediate arrays; None = beside the target."""
     digest: bool = True
-    """Whether digest sums are taken."""
+    """Whether digest sums are computed."""
 
 
 def run(
@@ -54,13 +54,13 @@ def run(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Carry out a plan: read the source, write the target, report the cost.
+    """Execute a job: read the source, write the target, report the cost.
 
-    A target that exists is an error, unless `overwrite` replaces it, or `exist_ok` is given and the same job has made
-    it before from a source that has not changed since: then there is nothing to do, and the report's notes say so.
+    An existing target is an error, unless `overwrite` replaces it, or `exist_ok` is given and the same job has already
+    made it from a source that has not changed since: then there is nothing to do, and the report's notes say so.
 
-    A run that stops half way, for any reason, leaves what it has finished beside the target. The same job goes on from
-    there, with the plan that the unfinished run began with. `progress` is told the bytes read and written so far by all
+    A run that stops for any reason leaves its finished boxes beside the target. The same job continues from there, with
+    the plan that the unfinished run began with. `progress` is called with the bytes read and written so far by all
     passes, and their total, from any thread. `cancelled` is called now and then from any thread; once it returns true,
     the run finishes the boxes that are being encoded or written and raises KeyboardInterrupt, unless all are done.
     """
@@ -84,16 +84,16 @@ def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callab
         return _report(job, attempt, began)
     whole = choose_whole(job.source, job.decision)
     if whole is None:
-        uneven.add("with more memory chunks are read whole")
+        uneven.add("with more memory, chunks are read whole")
         raise uneven
-    # Nothing that another plan has finished is of use.
+    # The finished boxes of another plan cannot be used.
     remove_unfinished(attempt.staging)
     again = _run(replace(job, decision=whole), how, progress, cancelled)
     return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
 
 
 def adopt(job: Job, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> Job:
-    """The job as `run` will carry it out: with the plan of the unfinished run in its place, if there is one."""
+    """The job as `run` will execute it: with the plan of an unfinished run in its place, if there is one."""
     return _prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
 
 
@@ -124,15 +124,15 @@ def repartition(
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
-    """Plan and run in one call; takes what `plan` and `run` take."""
+    """Plan and run in one call; takes the arguments of `plan` and `run`."""
     job = plan(source, target, **options)
     return run(job, overwrite=overwrite, scratch=scratch, exist_ok=exist_ok, digest=digest, progress=progress)
 
 
 def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[Job, Attempt]:
-    """A job and an attempt at it, unless something that is known without the lock speaks against it.
+    """A job and an attempt at it; raises if anything that is known without the lock prevents it.
 
-    Where an unfinished run of the same problem is found, both have its plan.
+    If there is an unfinished run of the same problem, both have its plan.
     """
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
@@ -179,7 +179,7 @@ def _meter(job: Job, progress: Progress) -> Meter:
 
 
 def _request(job: Job, how: RunOptions) -> dict[str, Any]:
-    """What was asked of the plan and of the run."""
+    """The options of the plan and of the run."""
     made = dict(job.request or {})
     if how.scratch is not None:
         made["scratch"] = os.path.abspath(os.fspath(how.scratch))
@@ -206,7 +206,7 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
 
 
 def _alone(target: Location) -> None:
-    """A file is replaced as a whole, so it must hold nothing but the array that is replaced."""
+    """Check that a file holds nothing but the array that is replaced, because it is replaced as a whole."""
     if os.path.lexists(target.path):
         try:
             inside = Location.parse(registry.open(target.path).location).inner

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 Ranking = Callable[[Any], tuple[Any, ...]]
 
 
-class Side(NamedTuple):
+class SideCounts(NamedTuple):
     """Counts of one side for every combination."""
 
     opens: Floats
@@ -84,26 +84,26 @@ class Product:
 
     # ---------------------------------------------------------------- counts
     @cached_property
-    def by_units(self) -> Side:
+    def by_units(self) -> SideCounts:
         """Reads of whole units."""
         source = self.problem.source
         return self._side("units", source.order, source.itemsize, indexed=source.indexed)
 
     @cached_property
-    def by_runs(self) -> Side | None:
+    def by_runs(self) -> SideCounts | None:
         """Reads of byte runs; None where the source has none."""
         source = self.problem.source
         return self._side("runs", source.order, source.itemsize) if source.partial_reads else None
 
     @cached_property
-    def writes(self) -> Side:
+    def writes(self) -> SideCounts:
         """Writes: of whole objects where all axes are whole."""
         target = self.problem.target
         side = self._side("writes", target.order, target.itemsize)
         if not target.partial_writes or not target.objects.overhangs:
             return side
         objects, whole = self._side("objects", target.order, target.itemsize), self.times(lambda p: p.whole) > 0
-        return Side(*(np.where(whole, a, b) for a, b in zip(objects, side, strict=True)))
+        return SideCounts(*(np.where(whole, a, b) for a, b in zip(objects, side, strict=True)))
 
     def column(self, axis: int, value: Callable[[Point], float]) -> Floats:
         """A value of every point of one axis, shaped to broadcast over the others."""
@@ -115,13 +115,13 @@ class Product:
         columns = [self.column(axis, value) for axis in range(len(self.points))]
         return reduce(np.multiply, columns, np.ones((1,) * len(self.points)))
 
-    def _side(self, name: str, order: tuple[int, ...], itemsize: int, *, indexed: bool = False) -> Side:
+    def _side(self, name: str, order: tuple[int, ...], itemsize: int, *, indexed: bool = False) -> SideCounts:
         """The seek model of `cost.seeks` for all combinations."""
         opens = self.times(lambda p: getattr(p, name).pairs)
         moved = self.times(lambda p: getattr(p, name).length) * itemsize
         if indexed:
             inside = opens + self.times(lambda p: getattr(p, name).touched)
-            return Side(opens, inside, opens + inside, moved)
+            return SideCounts(opens, inside, opens + inside, moved)
         inside, touched = np.zeros((1,) * len(self.points)), np.ones((1,) * len(self.points))
         for axis in order:
             whole, cut, units = (
@@ -129,7 +129,7 @@ class Product:
                 for part in ("whole", "cut", "touched")
             )
             inside, touched = inside * whole + touched * cut, touched * units
-        return Side(opens, inside, opens + inside, moved)
+        return SideCounts(opens, inside, opens + inside, moved)
 
     # ---------------------------------------------------------------- ranks
     def rank(self, key: Ranking, memory: Floats) -> Ranks:
@@ -141,7 +141,7 @@ class Product:
         better = np.asarray(units[0] < runs[0])
         return Ranks([np.where(better, a, b) for a, b in zip(units, runs, strict=True)], better)
 
-    def _prices(self, reads: Side, memory: Floats) -> Prices:
+    def _prices(self, reads: SideCounts, memory: Floats) -> Prices:
         source, target, writes = self.problem.source, self.problem.target, self.writes
         devices = (self.problem.devices[0], self.problem.devices[2])
         seconds = pass_seconds(reads, writes, source, target, devices)

@@ -1,8 +1,8 @@
-"""Adopting a plan: a run goes on with the plan that an earlier attempt at the same problem has left in its journal.
+"""Adopting a plan: a run continues with the plan in the journal of an earlier attempt at the same problem.
 
-The plan of a run depends on the machine, on the version of the planner and on the options. None of these make it
-another run: identity is the source and what the target is to be. So the journal's plan is executed as it is, unless the
-caller has asked for something that it does not meet.
+A plan depends on the machine, the version of the planner and the options. None of these makes it another run: identity
+is the source and what the target is to be. So the journal's plan is executed as it is, unless it does not meet an
+explicit option of the caller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reblock.units import format_size
 
 @dataclass(frozen=True)
 class Demands:
-    """What the caller has asked of the plan explicitly; None = nothing."""
+    """The caller's explicit options about the plan; None = not given."""
 
     memory_bytes: int | None = None
     """The most memory that it may take."""
@@ -31,7 +31,7 @@ class Demands:
     """The most objects that an intermediate array may have."""
 
     def unmet(self, plan: Plan) -> list[str]:
-        """In words, what a plan does not meet."""
+        """The options that a plan does not meet, in words."""
         found = []
         if self.memory_bytes is not None and plan.memory_bytes > self.memory_bytes:
             found.append(f"it takes {format_size(plan.memory_bytes)} of memory, not {format_size(self.memory_bytes)}")
@@ -41,14 +41,15 @@ class Demands:
         if self.scratch_bytes is not None and size > self.scratch_bytes:
             found.append(f"it takes {format_size(size)} of scratch, not {format_size(self.scratch_bytes)}")
         if self.scratch_objects is not None and count > self.scratch_objects:
-            found.append(f"it makes {count:,} objects of scratch, not {self.scratch_objects:,}")
+            found.append(f"it makes {count:,} objects in scratch, not {self.scratch_objects:,}")
         return found
 
 
 def stored_plan(document: Any, problem: Problem, place: str) -> Plan:
-    """The plan of a journal, checked against the problem that it is to solve; FormatError where it does not fit.
+    """The plan of a journal, checked against its problem; FormatError if it does not fit.
 
-    `place` names the target in messages. The journal is a file like any other: its plan must write each element once.
+    `place` names the target in messages. The journal is an untrusted file, so its plan must be checked to write each
+    element once.
     """
     try:
         plan = Plan.from_json(document)
@@ -62,9 +63,9 @@ def stored_plan(document: Any, problem: Problem, place: str) -> Plan:
 
 
 def require_met(plan: Plan, demands: Demands, place: str) -> None:
-    """UnfinishedError where the plan of an unfinished run does not meet what was asked for."""
+    """Raise UnfinishedError if the plan of an unfinished run does not meet the caller's options."""
     if unmet := demands.unmet(plan):
         raise UnfinishedError(
-            f"an unfinished run on {place} goes on with the plan that it began with, and {' and '.join(unmet)}: "
-            f"{command('resume', place)} goes on with it, {command('clean', place)} gives up"
+            f"an unfinished run on {place} continues with the plan that it began with, and {' and '.join(unmet)}: "
+            f"{command('resume', place)} continues it, {command('clean', place)} discards it"
         )

@@ -1,7 +1,7 @@
-"""Apart: nothing that a run writes lies in or over anything that its source reads.
+"""Apart: check that nothing a run writes overlaps with anything its source reads.
 
-Names are compared with links resolved, and what is there by its numbers of device and inode: a folder that is mounted
-twice, or a file with two names, is the same under both.
+Real paths are compared, and existing files by device and inode: a folder that is mounted twice, or a file with two
+names, is the same under both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Identity = tuple[int, int]
 
 
 def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str]]) -> None:
-    """UsageError where the target, or one of the places beside it (what it is, and its path), meets the source."""
+    """Raise UsageError if the target or one of `places` (a description and a path) overlaps with the source."""
     if not source.medium.is_local:
         return  # the target is a local file
     written = [(f"target {target}", _Place(target.path)), *((f"{what} {path}", _Place(path)) for what, path in places)]
@@ -28,7 +28,7 @@ def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str
     for read in _own_paths(source):
         _check(source, written, read, "" if read == own else f" at {read}, which it reads")
     allowed = [_Place(one) for one in source.roots.allowed] if isinstance(source.roots, FileRoots) else []
-    # Links lead nowhere but into the folders that are allowed, so they matter only to who writes there.
+    # Links lead only into allowed folders, so they matter only if the run writes there.
     near = [(what, here) for what, here in written if any(map(here.meets, allowed))]
     for link in _links(Location.parse(source.location)) if near else ():
         _check(source, near, link, f" at {os.path.realpath(link)}, where its link {link} leads")
@@ -42,7 +42,7 @@ def _check(source: Store, written: Sequence[tuple[str, _Place]], read: str, why:
 
 
 class _Place:
-    """A path, what it leads to, and all folders above."""
+    """A path, its real path, and all folders above it."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
@@ -50,7 +50,7 @@ class _Place:
         self._above = set(_identities(self._path))
 
     def meets(self, other: _Place) -> bool:
-        """Whether one lies in the other, or they are the same."""
+        """Whether one is inside the other, or they are the same."""
         return (
             _is_in(self._path, other._path)
             or _is_in(other._path, self._path)
@@ -72,7 +72,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _identities(path: str) -> Iterator[Identity]:
-    """Of a path and all folders above it that are there."""
+    """Device and inode of a path and of all existing folders above it."""
     while True:
         if (found := _identity(path)) is not None:
             yield found
@@ -83,13 +83,13 @@ def _identities(path: str) -> Iterator[Identity]:
 
 
 def _own_paths(source: Store) -> list[str]:
-    """The file or folder of a source, and other files that it names."""
+    """The file or folder of a source, and the other files that it names."""
     roots = [source.roots.real] if isinstance(source.roots, FileRoots) else []
     return list(dict.fromkeys([Location.parse(source.location).path, *roots, *source.described_by]))
 
 
 def _links(where: Location) -> Iterator[str]:
-    """Links below a source's folder, and below what they lead to."""
+    """Links below a source's folder, and below the folders that they lead to."""
     waiting, seen = [os.path.join(where.path, where.inner)], set[Identity]()
     while waiting:
         folder = waiting.pop()

@@ -35,7 +35,7 @@ from reblock.errors import (
 )
 from reblock.model import NO_RECORD, Format, Plan, Problem, Record, Schema, Store
 from reblock.runs.adopt import stored_plan
-from reblock.runs.group_commit import GroupCommit, side_of
+from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import differences, identify, job_of, source_changed
 from reblock.runs.journal import Journal
 from reblock.runs.meter import Meter
@@ -354,7 +354,7 @@ class Attempt:
         if store is None:
             self.staging.clear_array()
             store = self.format.create(path, self.target.inner, self.schema)
-        side = side_of(store, sweep, self.staging.reach)
+        side = destination_of(store, sweep, self.staging.reach)
         ledger.watch(last, side)
         finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes, self.cancelled)
         ledger.trust(last, finished, sums)

@@ -39,7 +39,7 @@ MOST_BOXES = 1 << 14
 
 
 @dataclass(frozen=True)
-class Side:
+class Destination:
     """The destination of the boxes of one pass."""
 
     store: Store
@@ -70,7 +70,7 @@ class GroupCommit:
         self._journal = journal
         self._enough, self._most = max(most_bytes // 2, 1), max(most_bytes, 1)
         self._unchanged, self._settle = unchanged, settle or durable.settle
-        self._sides: dict[int, Side] = {}
+        self._sides: dict[int, Destination] = {}
         self._finished: dict[int, Numbers] = {}
         self._listeners: dict[int, Listener] = {}
         self._totals: dict[int, Sums] = {}
@@ -100,7 +100,7 @@ class GroupCommit:
             raise self._error
 
     # ---------------------------------------------------------------- what there is
-    def watch(self, sweep: int, side: Side) -> None:
+    def watch(self, sweep: int, side: Destination) -> None:
         """Set the destination of the boxes of a pass, before any is recorded."""
         self._sides[sweep] = side
 
@@ -217,7 +217,7 @@ class GroupCommit:
             self._listeners[sweep](group.boxes)
 
 
-def side_of(store: Store, sweep: Pass, root: str) -> Side:
+def destination_of(store: Store, sweep: Pass, root: str) -> Destination:
     """The destination of the boxes of a pass."""
     objects = store.layout.objects
     alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
@@ -230,7 +230,7 @@ def side_of(store: Store, sweep: Pass, root: str) -> Side:
             and bool(nexts)
             and all(store.place(index).path != place.path for index in nexts)
         )
-    return Side(store, root, alone)
+    return Destination(store, root, alone)
 
 
 def stamps(seen: Integers) -> Integers:

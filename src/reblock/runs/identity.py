@@ -1,4 +1,4 @@
-"""Identity: all that makes two runs the same."""
+"""Identity: what makes two runs the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reblock.runs.source import Source
 from reblock.storage import attributes
 from reblock.storage.location import Location
 
-#: Differences that a message names.
+#: The most differences that a message names.
 _SHOWN = 3
 
 
@@ -39,7 +39,7 @@ def identify(view: View, source: Source, inner: str, format: Format, schema: Sch
 
 
 def job_of(problem: Mapping[str, Any]) -> str:
-    """What a problem makes of what, as one short word: not where either lies, nor how it is done.
+    """The job of a problem as one short word: its source and its target, but neither their paths nor the plan.
 
     It is stored with the array, see `Record`.
     """
@@ -53,16 +53,16 @@ def job_of(problem: Mapping[str, Any]) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two problems, in words."""
+    """The differences between two problems, in words."""
     before, now = ({**one, "source": {**one["source"], "files": None, "chunks": None}} for one in (before, now))
     found = list(_differences(before, now)) or ["the source"]
     return [*found[:_SHOWN], *([f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])]
 
 
 def source_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether it is the files of the same source that differ."""
+    """Whether the problems differ only in the files of the source."""
     one, two = before["source"], now["source"]
-    # Another region is another set of chunks.
+    # Another region has another set of chunks.
     same = before["region"] == now["region"] and all(one[key] == two[key] for key in ("inner", "format", "layout"))
     return bool(same and any(one[key] != two[key] for key in ("files", "chunks")))
 

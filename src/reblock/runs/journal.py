@@ -1,4 +1,4 @@
-"""Journal: an append-only file that says which problem a run solves and which write boxes are finished.
+"""Journal: an append-only file that states the problem of a run and its finished write boxes.
 
 ::
 
@@ -6,9 +6,9 @@
     {"pass": 0, "boxes": [[0, 96], [97, 99]], "bytes": 3145728, "sums": "...", "stamps": "..."}  77aa...   a group
     {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the array
 
-Every line ends in a checksum of itself. The last line may be torn, by a kill or a power loss: it is ignored. A bad line
-in the middle ends what is trusted. Boxes are half-open ranges of numbers in the pass's write grid, in C order; sums and
-stamps are 64-bit little-endian integers in base64, two and one per box in the order of the numbers.
+Every line ends in a checksum of itself. The last line may be incomplete after a kill or a power loss; then it is
+ignored. Nothing after a bad line is trusted. Boxes are half-open ranges of numbers in the pass's write grid, in C
+order. Sums and stamps are 64-bit little-endian integers in base64, two and one per box in the order of the numbers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from reblock.errors import FormatError, command
 from reblock.model.ledger import Sums
 from reblock.storage.media.files import disk_errors, open_regular, sync, write_file
 
-#: Version of what is written here.
+#: Version of the journal.
 VERSION = 3
 _SUM_BYTES = 8
-#: Longest line that is believed to be one.
+#: The longest line that is read.
 _LONGEST = 1 << 30
 
 Integers = npt.NDArray[np.uint64]
@@ -49,22 +49,22 @@ class Group:
     bytes: int
     """Their logical bytes."""
     sums: Integers | None = None
-    """Two digest sums each, where digests are kept."""
+    """Two digest sums of each box, if digests are kept."""
     stamps: Integers | None = None
-    """What each box's own file looked like, where it has one."""
+    """The state of each box's own file, if it has one."""
 
     def sums_of(self, place: int) -> Sums | None:
-        """Digest sums of the box at a place of the group."""
+        """Digest sums of the box at a position of the group."""
         return None if self.sums is None else Sums(int(self.sums[place, 0]), int(self.sums[place, 1]))
 
     def without(self, boxes: Integers) -> Group:
-        """Those that are not among some others."""
+        """The group without some boxes."""
         kept = ~np.isin(self.boxes, boxes)
         sums, stamps = (None if values is None else values[kept] for values in (self.sums, self.stamps))
         return replace(self, boxes=self.boxes[kept], sums=sums, stamps=stamps)
 
     def to_json(self) -> dict[str, Any]:
-        """As a line holds it."""
+        """The group as JSON, for a line."""
         made: dict[str, Any] = {"pass": self.number, "boxes": to_ranges(self.boxes), "bytes": self.bytes}
         if self.sums is not None:
             made["sums"] = _pack(self.sums)
@@ -86,7 +86,7 @@ class Journal:
     """The journal of one run."""
 
     def __init__(self, path: str, header: dict[str, Any], trusted: int, at: int | None = None) -> None:
-        """`trusted` is the length of the file that can be believed, `at` the handle of its folder, if there is one."""
+        """`trusted` is the trusted length of the file, `at` the handle of its folder, if there is one."""
         self.path = path
         self._at = at
         self.header = header
@@ -94,7 +94,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: str, header: dict[str, Any], *, at: int | None = None) -> Journal:
-        """A new journal, durable; it is there with its whole header or not at all.
+        """A new, durable journal; it exists with its whole header or not at all.
 
         With `at`, the handle of a folder, only the last name of the path counts.
         """
@@ -115,7 +115,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: str, *, at: int | None = None) -> Journal | None:
-        """A journal that is there; None where there is none. No link is followed, no pipe waited for."""
+        """An existing journal, or None. Links are not followed, and pipes are not waited for."""
         with disk_errors("read", path):
             try:
                 descriptor = open_regular(path, os.O_RDONLY, at=at)
@@ -133,7 +133,7 @@ class Journal:
         return cls(path, header, trusted, at)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What can be believed, after the header."""
+        """The trusted lines after the header."""
         with disk_errors("read", self.path), open(open_regular(self.path, os.O_RDONLY, at=self._at), "rb") as file:
             file.readline(_LONGEST)
             while file.tell() < self.trusted:
@@ -143,7 +143,7 @@ class Journal:
                 yield line
 
     def groups(self) -> Iterator[Group]:
-        """Finished boxes that still count: none that were forgotten later."""
+        """Finished boxes that still count, without those that were dropped later."""
         forgotten: dict[int, int] = {}
         for place, line in enumerate(self.lines()):
             if "forget" in line:
@@ -153,7 +153,7 @@ class Journal:
                 yield Group.from_json(line)
 
     def dropped(self) -> set[int]:
-        """Intermediate arrays that have been read to their end and may be gone."""
+        """Intermediate arrays that have been read completely and may be removed."""
         found: set[int] = set()
         for line in self.lines():
             found.update(line.get("drop", ()))
@@ -161,14 +161,14 @@ class Journal:
         return found
 
     def complete(self) -> dict[str, Any] | None:
-        """What was said of the finished array, where it is finished."""
+        """The line on the finished array, or None."""
         found = None
         for line in self.lines():
             found = line.get("complete", None if "forget" in line else found)
         return found
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add a line, durable when this returns; what cannot be believed is cut off before."""
+        """Add a line, which is durable when this returns; the untrusted end is cut off first."""
         data = memoryview(_seal(line))
         with disk_errors("write", self.path):
             descriptor = open_regular(self.path, os.O_WRONLY, at=self._at)
@@ -215,7 +215,7 @@ def _seal(line: dict[str, Any]) -> bytes:
 
 
 def _open_line(data: bytes) -> dict[str, Any] | None:
-    """What a line says, or None where it is torn or was changed."""
+    """The contents of a line, or None if it is incomplete or was changed."""
     text, _, seal = data.rpartition(b" ")
     if seal != hashlib.blake2b(text, digest_size=_SUM_BYTES).hexdigest().encode() + b"\n":
         return None

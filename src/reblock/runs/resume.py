@@ -13,7 +13,7 @@ from reblock.engine.digest.recheck import recheck
 from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
-from reblock.runs.group_commit import GroupCommit, Side, side_of, stamps
+from reblock.runs.group_commit import Destination, GroupCommit, destination_of, stamps
 from reblock.runs.journal import Group, Integers, Journal
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import KeptScratch, are_few, remove_files, unfinished
@@ -24,7 +24,7 @@ def find_finished(
     journal: Journal,
     number: int,
     sweep: Pass,
-    side: Side,
+    side: Destination,
     memory_bytes: int,
     cancelled: Cancelled,
     needless: Integers | None = None,
@@ -62,7 +62,7 @@ def find_finished(
 
 
 def _holds(
-    group: Group, sweep: Pass, side: Side, memory_bytes: int, cancelled: Cancelled
+    group: Group, sweep: Pass, side: Destination, memory_bytes: int, cancelled: Cancelled
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
@@ -76,7 +76,7 @@ def _holds(
     return holds
 
 
-def _paths(side: Side, sweep: Pass, boxes: Integers) -> list[str]:
+def _paths(side: Destination, sweep: Pass, boxes: Integers) -> list[str]:
     """The files of boxes that have one each."""
     indices = np.stack(np.unravel_index(boxes.astype(np.int64), sweep.writes.counts), axis=1).tolist()
     return [side.store.place(tuple(index)).path for index in indices]
@@ -100,7 +100,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             ledger.note(forget=[number])
         elif number in begun:
             try:
-                side = side_of(scratch.reopen(number), sweep, scratch.folder)
+                side = destination_of(scratch.reopen(number), sweep, scratch.folder)
             except StorageError:
                 ledger.note(forget=[number])
                 continue

@@ -26,7 +26,7 @@ from reblock.errors import DiskError, UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.model import Layout, Plan, Schema, Store
-from reblock.runs.group_commit import GroupCommit, side_of
+from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.journal import Integers
 from reblock.runs.numbers import Numbers
 from reblock.storage import registry
@@ -121,7 +121,7 @@ class KeptScratch(ScratchFolder):
             store = super().make(number)
         if not self._plan.interleaved:
             # Interleaved passes use the same array again for every task: only what they make of it counts.
-            side = side_of(store, self._plan.passes[number], self.folder)
+            side = destination_of(store, self._plan.passes[number], self.folder)
             self._ledger.watch(number, side)
             if side.alone and are_few(self._plan, number):
                 made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)

@@ -1,4 +1,4 @@
-"""The source of a run: what it looked like at the start, and whether what was read is still what it holds.
+"""The source of a run: its state at the start, and whether it still holds what was read.
 
 Whoever changes a source while it is read, or before a run on it goes on, is found out by the sums of `engine.seen`, and
 nothing is published. Where only the times of inodes differ (`chmod`, a hard link, a backup), the bytes may be the same:
@@ -23,12 +23,12 @@ from reblock.runs.journal import Integers, Journal
 from reblock.storage.location import absolute
 from reblock.storage.media.registry import medium_of
 
-#: Files that a message names.
+#: The most files that a message names.
 _SHOWN = 3
-#: Write boxes that are kept in mind as made of touched files; where there are more, all are read again.
+#: The most write boxes that are remembered as made of touched files; if there are more, all are read again.
 _MOST_BOXES = 1 << 20
 
-#: Path, inode, bytes and time of the last change of a file; None where it is not there.
+#: Path, inode, bytes and time of the last change of a file; None if it does not exist.
 Files = list[tuple[str, list[int] | None]]
 
 
@@ -43,23 +43,23 @@ class Source:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
+        """The state that must be the same for a run to continue."""
         start = self.seen.start
         chunks = {"present": start.present, "sum": f"{start.firm:016x}"}
         return {"files": [one for _, one in self.files], "chunks": chunks}
 
     @property
     def times(self) -> dict[str, Any]:
-        """What may differ, if the bytes do not: for the journal of a run that begins."""
+        """The state that may differ if the bytes do not, for the journal of a new run."""
         return {"sum": f"{self.seen.start.full:016x}", "newest_ns": self.seen.start.newest_ns}
 
     def check(self) -> None:
-        """ChangedError where a file that describes the source is not what it was."""
+        """Raise ChangedError if a file that describes the source has changed."""
         if changed := first_change(self.files):
-            raise ChangedError(f"{self.location}: {changed} changed during the run, so the result would be of no array")
+            raise ChangedError(f"{self.location}: {changed} changed during the run, so the result would mix two arrays")
 
     def describe_change(self, header: Mapping[str, Any]) -> str:
-        """In words, what has happened to the files since the run began that has left this header of a journal."""
+        """The changes to the files, in words, since the run with this journal header began."""
         before, now = header["problem"]["source"], self.identity
         pairs = zip_longest(self.files, before["files"])
         found = [new[0] for new, old in pairs if new is not None and new[1] != old]
@@ -71,7 +71,7 @@ class Source:
 
     # ---------------------------------------------------------------- the end
     def look_again(self, journal: Journal) -> Look:
-        """The files when all has been read; suspect are those touched since the run began that has this journal."""
+        """The files' state after all reads; files touched since the run with this journal began are suspect."""
         return self.seen.again(journal.header["source"]["newest_ns"])
 
     def settle(
@@ -84,10 +84,10 @@ class Source:
         memory_bytes: int,
         cancelled: Cancelled,
     ) -> list[str]:
-        """Notes, if the files hold what they held when the run began; ChangedError otherwise.
+        """Notes, if the files still hold what they held when the run began; ChangedError otherwise.
 
-        `now` is how they look when all has been read. `sweep` is the pass, of that number, that has written an array of
-        this layout.
+        `now` is their state after all reads. `sweep` is the pass, with that number, that has written an array of this
+        layout.
         """
         self.check()
         start, began = self.seen.start, journal.header["source"]
@@ -98,21 +98,21 @@ class Source:
             return []
         what = f"{_in_words(self.seen.touched(now, began['newest_ns']))} touched since the run began"
         read = 0
-        # Where nobody is suspect, the clock was set back, and it may be any of them.
+        # If no file is suspect, the clock was set back, and any file may have changed.
         for some in _recorded(journal, number, self._boxes(now.suspects or None, sweep)):
             if some is None:
-                nothing = f"{option('digest', False)} left nothing to tell if bytes changed"
+                nothing = f"{option('digest', False)} left nothing to compare the bytes with"
                 raise ChangedError(f"{self.location}: {what}, and {nothing}")
             for same in reread(self._view, sweep, layout, some, memory_bytes=memory_bytes, cancelled=cancelled):
                 read += 1
                 if not same:
                     raise ChangedError(
-                        f"{self.location}: {what}, and what is read again is not what was read: nothing was published"
+                        f"{self.location}: {what}, and reading them again gave other elements: nothing was published"
                     )
         return [f"{what}: {read:,} write boxes were read again, and are the same"]
 
     def _boxes(self, suspects: tuple[int, ...] | None, sweep: Pass) -> Integers | None:
-        """Write boxes that are made of the files of suspects; None = all."""
+        """Write boxes that are made of suspect files; None = all."""
         if suspects is None or self.seen.shared:
             return None
         found: set[int] = set()
@@ -125,7 +125,7 @@ class Source:
 
 
 def look(paths: Sequence[str]) -> Files:
-    """What files look like from outside. Numbers of devices are left out: they change with the next boot."""
+    """The state of files. Device numbers are left out, because they change with the next boot."""
     seen: Files = []
     for path in map(absolute, paths):
         try:
@@ -138,13 +138,13 @@ def look(paths: Sequence[str]) -> Files:
 
 
 def first_change(files: Files) -> str | None:
-    """The first of some files that does not look as it did."""
+    """The first of some files whose state has changed."""
     now = look([path for path, _ in files])
     return next((path for (path, before), (_, after) in zip(files, now, strict=True) if before != after), None)
 
 
 def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator[Sequence[tuple[int, Sums]] | None]:
-    """Boxes of a pass with their digest sums, as they became durable together; None where sums were not kept."""
+    """Boxes of a pass with their digest sums, grouped as they became durable; None if sums were not kept."""
     for group in journal.groups():
         if group.number != number:
             continue
@@ -161,7 +161,7 @@ def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator
 
 
 def _in_words(paths: Sequence[str], more: int = 0) -> str:
-    """Some files, and how many more or fewer there are than before."""
+    """Some files, and how many more or fewer there are than at the start."""
     words = [", ".join(paths[:_SHOWN]) or ("" if more else "files")]
     if len(paths) > _SHOWN:
         words[0] += f" and {len(paths) - _SHOWN:,} more"

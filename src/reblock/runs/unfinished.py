@@ -1,4 +1,4 @@
-"""Unfinished runs: how far they are, and how to be rid of them."""
+"""Unfinished runs: show their state, and remove them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from reblock.storage import registry
 from reblock.storage.location import Location, Where
 from reblock.storage.media.files import disk_errors
 
-#: Names that a message lists, and that are looked at to find them.
+#: The most names that a message lists, and the most that are searched for them.
 _SHOWN, _MOST_NAMES = 3, 10_000
-#: Parts of a request that are no options.
+#: Parts of a request that are not options.
 _ENDS = ("source", "target")
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """What is known of a run that has not ended, or not tidied up."""
+    """The state of a run that has not finished, or not cleaned up."""
 
     target: str
-    """What it makes."""
+    """Its target."""
     source: str
-    """Of what."""
+    """Its source."""
     state: str
-    """`running`, `stopped`, or `complete` where only leftovers are to be removed."""
+    """`running`, `stopped`, or `complete` if only leftovers remain to be removed."""
     running: str | None
-    """Who works on it, in words; None where nobody does."""
+    """The process that works on it, in words, or None."""
     started: str
     """When its first attempt began, in UTC."""
     strategy: str
-    """How it does it."""
+    """The strategy of its plan."""
     memory_bytes: int
-    """Its budget."""
+    """The memory of its plan."""
     finished_boxes: int
     """Write boxes that are done, all passes."""
     boxes: int
@@ -53,21 +53,21 @@ class Unfinished:
     bytes: int
     """Logical bytes of the target."""
     staging: str
-    """Where it is built."""
+    """The folder in which the target is built."""
     scratch: str | None
-    """Where its intermediate arrays are, if it has any."""
+    """The folder of its intermediate arrays, if it has any."""
     options: dict[str, Any]
-    """What was asked for, by the names of arguments; what is not there was not given."""
+    """The options that were given, by the names of arguments."""
 
     def to_json(self) -> dict[str, Any]:
-        """What `reblock status --json` prints."""
+        """The document of `reblock status --json`."""
         return asdict(self)
 
 
 def status(target: Where) -> Unfinished | None:
-    """How far the run is that makes a target, and with which options; None where it is complete and no run was left.
+    """The state and options of the run that makes a target; None if the target is complete and no run is left.
 
-    UsageError where there is neither a run nor an array.
+    UsageError if there is neither a run nor an array.
     """
     staging = staging_of(target)
     with disk_errors("look at", staging.folder):
@@ -78,7 +78,7 @@ def status(target: Where) -> Unfinished | None:
     if holder is None:
         check_known(staging, target)
         return None
-    raise UsageError(f"{staging.target}: a run has just begun ({holder}), ask again in a moment")
+    raise UsageError(f"{staging.target}: a run has just begun ({holder}), try again in a moment")
 
 
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
@@ -104,9 +104,9 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
 
 
 def clean(target: Where) -> list[str]:
-    """Remove what an unfinished run has left, and say what that was; LockedError while it runs.
+    """Remove the files of an unfinished run; returns their paths. LockedError while it runs.
 
-    UsageError where there is neither a run nor an array.
+    UsageError if there is neither a run nor an array.
     """
     staging = staging_of(target)
     if not staging.is_there:
@@ -116,7 +116,7 @@ def clean(target: Where) -> list[str]:
 
 
 def remove_unfinished(staging: Staging) -> list[str]:
-    """Remove what a run has left; says what that was."""
+    """Remove the files of a run; returns their paths."""
     if not staging.is_there:
         return []
     with staging:
@@ -126,39 +126,39 @@ def remove_unfinished(staging: Staging) -> list[str]:
             journal = None
         scratch = journal.header["scratch"] if journal else None
         removed = []
-        # A journal is a file like any other: it does not get to name just anything to be removed.
+        # A journal is an untrusted file: it must not name arbitrary paths to be removed.
         if isinstance(scratch, str) and is_kept_folder(scratch) and remove_kept(scratch):
             removed.append(scratch)
         removed += staging.remove()
     if staging.left:
-        raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is left where it is")
+        raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is not removed")
     return removed
 
 
 def staging_of(target: Where) -> Staging:
-    """Where the run works that makes a target."""
+    """The staging folder of the run that makes a target."""
     return Staging(registry.locate(target).path)
 
 
 def check_known(staging: Staging, target: Where) -> None:
-    """UsageError where there is no array at a target that no run makes: its name is mistyped."""
+    """Raise UsageError if a target without a run is not an array either: its name is mistyped."""
     if os.path.lexists(staging.target):
         try:
             registry.open(target)
         except StorageError as error:
             raise UsageError(
-                f"{os.fspath(target)}: no unfinished run makes it, and it is no array ({error})"
+                f"{os.fspath(target)}: no unfinished run makes it, and it is not an array ({error})"
             ) from error
         return
     near = get_close_matches(os.path.basename(staging.target), _names(staging.parent), _SHOWN)
-    hint = f"; near it: {', '.join(os.path.join(os.path.dirname(staging.target), name) for name in near)}"
+    hint = f"; similar names: {', '.join(os.path.join(os.path.dirname(staging.target), name) for name in near)}"
     raise UsageError(
         f"{os.fspath(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}"
     )
 
 
 def _names(folder: str) -> list[str]:
-    """Names in a folder, and those that unfinished runs there are going to make."""
+    """Names in a folder, and the targets of unfinished runs there."""
     try:
         with os.scandir(folder) as entries:
             found = [entry.name for entry in islice(entries, _MOST_NAMES)]
@@ -168,7 +168,7 @@ def _names(folder: str) -> list[str]:
 
 
 def finished_part(journal: Journal) -> tuple[int, int]:
-    """Write boxes that are done, and logical bytes of the last pass."""
+    """Finished write boxes, and finished logical bytes of the last pass."""
     counts = journal.header["boxes"]
     found: list[list[Any]] = [[] for _ in counts]
     for group in journal.groups():
