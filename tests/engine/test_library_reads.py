@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.model.store import Way
+from reblock.model.store import TransferMode
 
 COUNTS = ("opens", "seeks", "runs", "bytes_read", "bytes_written")
 
@@ -38,7 +38,7 @@ def contiguous(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("objective", ["time", "seeks", "memory"])
 def test_they_count_as_planned(make, objective: str, tmp_path: Path) -> None:
     wanted = make(tmp_path / "x.h5")
-    assert reblock.open(tmp_path / "x.h5").store.reads is Way.BOX
+    assert reblock.open(tmp_path / "x.h5").store.reads is TransferMode.BOX
     for memory in ("300KiB", "1GiB"):
         options = {"region": "7:77,3:66", "transpose": "1,0", "chunks": (20, 33), "objective": objective}
         report = reblock.repartition(tmp_path / "x.h5", tmp_path / f"{memory}.zarr", memory=memory, **options)

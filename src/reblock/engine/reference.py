@@ -18,7 +18,7 @@ from reblock.engine.pipeline.readers.visits import Loaded, Visit, full_axes, vis
 from reblock.engine.pipeline.writers.target import TargetWriter
 from reblock.engine.report import Measured, Times
 from reblock.engine.view import View
-from reblock.model import PIECE_BYTES, Index, Pass, Store, Way
+from reblock.model import PIECE_BYTES, Index, Pass, Store, TransferMode
 
 
 def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
@@ -70,7 +70,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
 
 def load_visit(visit: Visit, opener: Opener, staging: Staging) -> Iterator[Loaded]:
     """All pieces or units of a visit, in disk order; an array is valid until the next one is read."""
-    if visit.view.store.reads is Way.BOX:
+    if visit.view.store.reads is TransferMode.BOX:
         yield from read_boxes(visit)
         return
     if not visit.raw:

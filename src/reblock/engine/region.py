@@ -29,7 +29,7 @@ from reblock.engine.pipeline.scatter import NO_WINDOW, Deliver, Scatter, Window,
 from reblock.engine.view import Array, View
 from reblock.errors import InfeasibleError
 from reblock.geometry import Box, Grid
-from reblock.model import PIECE_BYTES, Access, Divisible, Layout, Measurable, Way
+from reblock.model import PIECE_BYTES, Access, Divisible, Layout, Measurable, TransferMode
 from reblock.model.accounting import LEAST_READING_BYTES
 from reblock.units import format_size
 
@@ -73,12 +73,12 @@ def too_little(what: str, memory_bytes: int, needed: int) -> InfeasibleError:
     )
 
 
-def unit_bytes(layout: Layout, reads: Way) -> int:
+def unit_bytes(layout: Layout, reads: TransferMode) -> int:
     """The least memory that reading takes beside the result: that of one unit, where units are read whole."""
     if not (layout.encoded or layout.indexed):
         return 0
     index = 2 * 16 * -(-layout.units.count // max(layout.objects.count, 1)) * layout.indexed
-    elements = _COPIES * layout.unit_bytes if reads is Way.BOX else 0
+    elements = _COPIES * layout.unit_bytes if reads is TransferMode.BOX else 0
     return layout.unit_memory_bytes + index + elements if layout.encoded else layout.unit_bytes + index + elements
 
 
@@ -110,7 +110,7 @@ def load(
 
 def _threads(view: View, box: Box, most: int, room: int) -> int:
     """Threads that read: a library reads one box at a time, and small boxes are not worth a thread."""
-    if view.store.reads is Way.BOX or box.size * view.layout.itemsize < _MANY_BYTES:
+    if view.store.reads is TransferMode.BOX or box.size * view.layout.itemsize < _MANY_BYTES:
         return 1
     unit = unit_bytes(view.layout, view.store.reads) or LEAST_READING_BYTES
     return max(min(most, room // unit), 1)
@@ -138,7 +138,7 @@ class _Loading:
         self._reading = choose_reading(
             *(view, deliver),
             full=_full_axes(view),
-            piece_bytes=room // _COPIES if view.store.reads is Way.BOX else piece_bytes,
+            piece_bytes=room // _COPIES if view.store.reads is TransferMode.BOX else piece_bytes,
             coders=threads,
             batch_size=1,
             opener=Opener(view.store),
@@ -223,7 +223,7 @@ def _full_axes(view: View) -> Sequence[int]:
     layout = view.layout
     if layout.encoded or layout.indexed:
         return range(layout.ndim)
-    if view.store.reads is Way.BOX:
+    if view.store.reads is TransferMode.BOX:
         return ()
     stored, size = layout.objects.largest_stored, layout.itemsize
     for number, axis in enumerate(reversed(layout.order)):

@@ -35,7 +35,7 @@ from reblock.engine import native
 from reblock.engine.native import Stamps
 from reblock.engine.view import View
 from reblock.errors import DiskError, ReblockError
-from reblock.model import Extent, Index, Medium, Scattered, Status, Store, Way
+from reblock.model import Extent, Index, Medium, Scattered, Status, Store, TransferMode
 
 #: Stamps that are kept, of two bytes each; suspects that are listed.
 _MOST_STAMPS, _MOST_SUSPECTS = 1 << 21, 1 << 14
@@ -227,7 +227,7 @@ def _shared_files(view: View) -> list[str] | None:
     if isinstance(store, Scattered):
         return None
     described = list(store.described_by)
-    return described if store.reads is Way.BOX or _homes(view) <= set(described) else None
+    return described if store.reads is TransferMode.BOX or _homes(view) <= set(described) else None
 
 
 def _homes(view: View) -> set[str]:

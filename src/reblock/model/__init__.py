@@ -25,7 +25,7 @@ from reblock.model.store import (
     Scattered,
     Scratch,
     Store,
-    Way,
+    TransferMode,
     fresh,
 )
 
@@ -66,7 +66,7 @@ __all__ = [
     "Store",
     "Sums",
     "Traffic",
-    "Way",
+    "TransferMode",
     "WriteHandle",
     "clear_padding",
     "element",

@@ -5,8 +5,8 @@ An adapter is a Format (opens and creates arrays) and a Store (one array). The e
     reading    store.extents(object, units) → engine: pread → store.decode(bytes, out) → scatter
     writing    gather → store.encode(buffer) → engine: pwrite at store.place(object)
 
-Formats whose library alone can find or place the bytes say so with `Way`, and the engine hands over whole units
-(`write_unit`) or boxes (`read_box`, `write_box`) instead.
+Where only the format's library can find or place the bytes, the store's `TransferMode` says so, and the engine hands
+over whole units (`write_unit`) or boxes (`read_box`, `write_box`) instead.
 
 Bytes of a unit, decoded, are its elements in `layout.dtype`, axes in `layout.order`, overhang included: the
 engine transposes, swaps bytes and pads, so that adapters never look at an array's values.
@@ -75,8 +75,8 @@ class Decoder(NamedTuple):
 Read = Callable[[Extent], Bytes]
 
 
-class Way(StrEnum):
-    """Who moves the bytes."""
+class TransferMode(StrEnum):
+    """Which side moves the bytes of an array: the engine, or the library of the format."""
 
     EXTENT = "extent"
     """The engine, at the extents that the store names."""
@@ -107,11 +107,11 @@ class Store(Protocol):
         """Where its elements lie."""
 
     @property
-    def reads(self) -> Way:
+    def reads(self) -> TransferMode:
         """How its bytes are read: EXTENT or BOX."""
 
     @property
-    def writes(self) -> Way:
+    def writes(self) -> TransferMode:
         """How its bytes are written."""
 
     @property

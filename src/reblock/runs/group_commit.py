@@ -25,7 +25,7 @@ from typing import Self
 
 import numpy as np
 
-from reblock.model import Finished, Pass, Store, Sums, Way
+from reblock.model import Finished, Pass, Store, Sums, TransferMode
 from reblock.runs.journal import Group, Integers, Journal
 from reblock.runs.numbers import Numbers
 from reblock.storage.media import durable
@@ -220,7 +220,7 @@ class GroupCommit:
 def destination_of(store: Store, sweep: Pass, root: str) -> Destination:
     """The destination of the boxes of a pass."""
     objects = store.layout.objects
-    alone = store.writes is Way.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
+    alone = store.writes is TransferMode.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
     if alone:
         first = (0,) * objects.ndim
         place = store.place(first)

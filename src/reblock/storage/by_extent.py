@@ -11,7 +11,7 @@ from reblock.errors import CorruptError, UsageError
 from reblock.geometry import Box
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
-from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Scratch, Way, fresh
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Scratch, TransferMode, fresh
 from reblock.storage.media.local import LOCAL
 
 
@@ -24,12 +24,12 @@ class ByExtent:
     """The medium of its bytes."""
 
     @property
-    def reads(self) -> Way:
-        return Way.EXTENT
+    def reads(self) -> TransferMode:
+        return TransferMode.EXTENT
 
     @property
-    def writes(self) -> Way:
-        return Way.EXTENT
+    def writes(self) -> TransferMode:
+        return TransferMode.EXTENT
 
     @property
     def encoding(self) -> str:

@@ -30,7 +30,7 @@ from reblock.errors import CorruptError, ReblockError, UsageError
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
 from reblock.model.schema import Schema
-from reblock.model.store import Extent, Format, Store, Way
+from reblock.model.store import Extent, Format, Store, TransferMode
 from reblock.testing.arrays import DTYPES, Array, noise, same_bits, schemas, specials
 from reblock.testing.compare import check_cover, check_schema, fields, objects_below, same_value, snapshot
 from reblock.testing.reference_io import find, is_there, read_array, read_extent, unit_bytes
@@ -104,8 +104,8 @@ class FormatContract(UnfinishedContract):
         assert isinstance(store, Store)
         assert store.format == self.make_format().name
         assert store.location.startswith(self.path(root))
-        assert store.reads in (Way.EXTENT, Way.BOX)
-        assert store.writes in tuple(Way)
+        assert store.reads in (TransferMode.EXTENT, TransferMode.BOX)
+        assert store.writes in tuple(TransferMode)
 
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_every_type(self, root: str, dtype: str) -> None:
@@ -241,7 +241,7 @@ class FormatContract(UnfinishedContract):
             pytest.skip(f"{self.make_format().name} holds one object, which always exists")
         path, _, expected = self.write(root, schema, noise((9, 7), schema.dtype), skip=missing)
         store = self.open(path)
-        if store.reads is Way.EXTENT and any(is_there(store, index) for index in missing):
+        if store.reads is TransferMode.EXTENT and any(is_there(store, index) for index in missing):
             pytest.skip(f"{store.format} allocates every object at creation, so none is missing")
         if not store.fills:
             with pytest.raises(CorruptError):
@@ -250,7 +250,7 @@ class FormatContract(UnfinishedContract):
         for index in missing:
             expected[layout.objects.box(index).slices] = 0 if schema.fill_value is None else schema.fill_value
         assert same_bits(read_array(store), expected)
-        if store.reads is Way.BOX:
+        if store.reads is TransferMode.BOX:
             boxes = {index: layout.objects.box(index) for index in layout.objects.indices()}
             stored = [i for i, box in boxes.items() if store.read_box(box, np.empty(box.shape, layout.dtype))]
             assert stored == [index for index in boxes if index not in missing], "wrong chunks reported as stored"
@@ -258,7 +258,7 @@ class FormatContract(UnfinishedContract):
     def test_raw_bytes_lie_where_the_layout_says(self, root: str) -> None:
         store = self.round_trip(root, Schema((9, 7), np.dtype("<i4"), (4, 3)))
         layout = store.layout
-        if layout.encoded or not layout.partial_reads or store.reads is Way.BOX:
+        if layout.encoded or not layout.partial_reads or store.reads is TransferMode.BOX:
             pytest.skip(f"{store.format} cannot read a part of an object")
         array = read_array(store)
         for index in layout.objects.indices():
@@ -285,7 +285,7 @@ class FormatContract(UnfinishedContract):
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (4, 3)))
         store = self.create(self.path(root), schema)
         try:
-            if store.writes is not Way.EXTENT:
+            if store.writes is not TransferMode.EXTENT:
                 pytest.skip(f"{store.format} places objects itself")
             seen: set[tuple[str, int]] = set()
             for index in store.layout.objects.indices():
@@ -305,7 +305,7 @@ class FormatContract(UnfinishedContract):
         schema = self.adapt(Schema((9, 7), np.dtype("<i4"), (9, 7), codec=Codec.parse(each_codec)))
         store = self.create(self.path(root), schema)
         try:
-            if store.writes is Way.BOX:
+            if store.writes is TransferMode.BOX:
                 pytest.skip(f"{store.format} encodes itself")
             flat = unit_bytes(store.layout, noise((9, 7), store.layout.dtype))
             memory = np.concatenate([flat, np.full(9999, 165, np.uint8)])

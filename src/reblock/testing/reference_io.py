@@ -18,7 +18,7 @@ from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
-from reblock.model.store import Bytes, Extent, Flat, Index, Store, Way
+from reblock.model.store import Bytes, Extent, Flat, Index, Store, TransferMode
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
 
@@ -30,7 +30,7 @@ def read_array(store: Store) -> Array:
     """The whole array as it is stored, in `store.layout.dtype`."""
     layout = store.layout
     out = np.empty(layout.shape, layout.dtype)
-    if store.reads is Way.BOX:
+    if store.reads is TransferMode.BOX:
         for unit in layout.units.indices():
             box = layout.units.box(unit)
             piece = np.empty(box.shape, layout.dtype)
@@ -130,14 +130,14 @@ def write_array(store: Store, array: Array, *, pieces: int = 1, skip: Collection
         if index in skip:
             continue
         box = layout.objects.box(index)
-        if store.writes is Way.BOX:
+        if store.writes is TransferMode.BOX:
             store.write_box(box, np.ascontiguousarray(array[whole(box)]).reshape(box.shape))
             continue
         stored = layout.objects.stored(index)
         buffer = fill_array(store, stored.shape)
         buffer[whole(box.within(stored))] = array[whole(box)]
         data = store.encode(unit_bytes(layout, buffer)).data
-        if store.writes is Way.UNIT:
+        if store.writes is TransferMode.UNIT:
             store.write_unit(index, data)
         else:
             write_object(store, index, data, pieces=pieces)

@@ -33,7 +33,7 @@ from reblock.errors import (
 from reblock.geometry import Box
 from reblock.model.codec import Codec
 from reblock.model.schema import Schema
-from reblock.model.store import Extent, Store, Way
+from reblock.model.store import Extent, Store, TransferMode
 from reblock.storage.hdf5.format import FORMAT
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.testing.arrays import DTYPES, Array, noise, same_bits
@@ -165,7 +165,7 @@ def test_every_index_and_filter(tmp_path: Path, index: str, filters: str) -> Non
     libver, chunks, maxshape, early = INDEXES[index]
     path = make(tmp_path / "a.h5", ramp(), filters, chunks=chunks, maxshape=maxshape, libver=libver, early=early)
     store = opened(path)
-    assert store.reads is (Way.BOX if filters in LIBRARY else Way.EXTENT)
+    assert store.reads is (TransferMode.BOX if filters in LIBRARY else TransferMode.EXTENT)
     assert same_bits(read_array(store), ramp())
     assert store.schema.codec.names == tuple(filters.split("+") if filters != "none" else ())
     assert store.schema.chunks == chunks
@@ -189,7 +189,7 @@ def test_every_type(tmp_path: Path, dtype: str, how: str) -> None:
         make(path, data, "none" if how == "chunked" else how, chunks=(2, 3))
     store = opened(path)
     assert store.schema.dtype == data.dtype
-    assert store.reads is (Way.BOX if how in ("compact", "lzf") else Way.EXTENT)
+    assert store.reads is (TransferMode.BOX if how in ("compact", "lzf") else TransferMode.EXTENT)
     assert same_bits(read_array(store), data)
 
 
@@ -278,7 +278,7 @@ def test_types_that_numpy_has_not_go_through_h5py(tmp_path: Path) -> None:
             dataset[...] = np.array([1, 0, 1, 1, 0, 1], dataset.dtype)
     for name in kinds:
         store = opened(path, name)
-        assert store.reads is (Way.EXTENT if name == "names" else Way.BOX)
+        assert store.reads is (TransferMode.EXTENT if name == "names" else TransferMode.BOX)
         assert read_array(store).tolist() == [1, 0, 1, 1, 0, 1]
     assert opened(path, "names").schema.dtype == np.dtype(">i2")
     assert "enumeration" in opened(path, "names").schema.notes[0]
@@ -467,9 +467,14 @@ def test_attributes_that_hdf5_has_are_kept(tmp_path: Path, value: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("codec", "way"),
-    [("none", Way.EXTENT), ("gzip:4", Way.UNIT), ("shuffle+gzip:1+fletcher32", Way.UNIT), ("shuffle+lzf", Way.BOX)],
+    [
+        ("none", TransferMode.EXTENT),
+        ("gzip:4", TransferMode.UNIT),
+        ("shuffle+gzip:1+fletcher32", TransferMode.UNIT),
+        ("shuffle+lzf", TransferMode.BOX),
+    ],
 )
-def test_h5py_reads_what_we_write(tmp_path: Path, dtype: str, codec: str, way: Way) -> None:
+def test_h5py_reads_what_we_write(tmp_path: Path, dtype: str, codec: str, way: TransferMode) -> None:
     data = noise((13, 11), dtype)
     store = written(tmp_path / "a.h5", Schema((13, 11), data.dtype, (5, 4), codec=Codec.parse(codec)), data, "some/x")
     assert store.writes is way

@@ -17,7 +17,7 @@ import pytest
 
 import reblock
 from reblock.errors import CorruptError, StorageError
-from reblock.model.store import Way
+from reblock.model.store import TransferMode
 from reblock.storage.hdf5 import check as hdf5_check
 from reblock.storage.hdf5.format import FORMAT
 from reblock.storage.hdf5.index import ChunkIndex
@@ -103,7 +103,7 @@ def check(folder: Path, problem: tuple[Any, ...]) -> None:
     _, _, maxshape, version, filters, _ = problem
     late = [axis for axis, length in enumerate(maxshape) if length is None] not in ([], [0])
     swapped = late and maxshape.count(None) == 1 and version not in ("earliest", "v108")
-    assert store.reads is (Way.BOX if swapped or filters == "lzf" else Way.EXTENT), problem
+    assert store.reads is (TransferMode.BOX if swapped or filters == "lzf" else TransferMode.EXTENT), problem
 
 
 def test_indexes_of_every_kind(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_the_library_reads_where_its_index_lies(
 
     monkeypatch.setattr(Reader, "sweep", lying)
     store = FORMAT.open(str(tmp_path / "a.h5"), "")
-    assert store.reads is Way.BOX
+    assert store.reads is TransferMode.BOX
     assert same_bits(read_array(store), data)
     report = reblock.repartition(tmp_path / "a.h5", tmp_path / "b.npy")
     assert same_bits(np.load(tmp_path / "b.npy"), data)
@@ -231,7 +231,7 @@ def test_bits_that_mean_nothing_are_no_disagreement(tmp_path: Path, dtype: str) 
     with h5py.File(tmp_path / "a.h5", "w") as file:
         dataset = file.create_dataset("x", (4, 6), dtype, chunks=(2, 3))
         dataset[:2, :3] = np.frombuffer(bytes(range(1, 1 + 6 * dataset.dtype.itemsize)), dtype).reshape(2, 3)
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
 
 
 def test_an_index_that_is_asked_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,10 +240,10 @@ def test_an_index_that_is_asked_is_checked_too(tmp_path: Path, monkeypatch: pyte
         file.create_dataset("x", data=data, chunks=(2, 2))
     true = Reader.find
     monkeypatch.setattr(Reader, "sweep", lambda *_: None)
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
     monkeypatch.setattr(Reader, "find", lambda self, index, shift, where: true(self, index[::-1], shift, where))
     store = FORMAT.open(str(tmp_path / "a.h5"), "")
-    assert store.reads is Way.BOX
+    assert store.reads is TransferMode.BOX
     assert same_bits(read_array(store), data)
 
 
@@ -257,10 +257,10 @@ def test_a_contiguous_dataset_is_checked_too(tmp_path: Path, monkeypatch: pytest
         facts = true(self, inner)
         return {**facts, "offset": facts["offset"] - 8}
 
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
     monkeypatch.setattr(Reader, "describe", lying)
     store = FORMAT.open(str(tmp_path / "a.h5"), "")
-    assert store.reads is Way.BOX
+    assert store.reads is TransferMode.BOX
     assert same_bits(read_array(store), data)
 
 
@@ -270,7 +270,7 @@ def test_damage_stays_an_error_of_its_place(tmp_path: Path) -> None:
         dataset = file.create_dataset("x", data=np.arange(64).reshape(8, 8), chunks=(2, 2), compression="gzip")
         for first in itertools.product(range(0, 8, 2), repeat=2):
             dataset.id.write_direct_chunk(first, b"not a stream")
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
     with pytest.raises(CorruptError, match=r"chunk \(0,0\) in .*a.h5, bytes \d+ to \d+"):
         reblock.repartition(tmp_path / "a.h5", tmp_path / "b.npy")
 
@@ -283,11 +283,11 @@ def test_stored_bytes_of_long_chunks_are_compared(
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=data, chunks=(4, 4), compression="gzip")
     monkeypatch.setattr(hdf5_check, "_DECODED_BYTES", 0)
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
     true = Reader.sweep
     monkeypatch.setattr(Reader, "sweep", lambda *words: lie(true(*words)))
     store = FORMAT.open(str(tmp_path / "a.h5"), "")
-    assert store.reads is Way.BOX
+    assert store.reads is TransferMode.BOX
     assert same_bits(read_array(store), data)
 
 
@@ -301,7 +301,7 @@ def test_the_check_takes_no_more_memory_than_a_chunk(tmp_path: Path, filters: st
     store = FORMAT.open(str(tmp_path / "a.h5"), "")
     tracemalloc.start()
     try:
-        assert store.reads is Way.EXTENT
+        assert store.reads is TransferMode.EXTENT
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -315,6 +315,6 @@ def test_few_chunks_of_many_are_compared(tmp_path: Path, monkeypatch: pytest.Mon
     compared = []
     true = hdf5_check._read
     monkeypatch.setattr(hdf5_check, "_read", lambda *words: compared.append(words[1]) or true(*words))
-    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is Way.EXTENT
+    assert FORMAT.open(str(tmp_path / "a.h5"), "").reads is TransferMode.EXTENT
     assert 4 <= len(compared) == len(set(compared)) <= 12
     assert {(0, 0), (39, 39), (0, 1), (1, 0)} <= set(compared)

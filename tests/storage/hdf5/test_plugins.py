@@ -15,7 +15,7 @@ import pytest
 
 import reblock
 from reblock.errors import FormatError
-from reblock.model.store import Way
+from reblock.model.store import TransferMode
 from reblock.storage.hdf5 import plugins as hdf5_plugins
 from reblock.storage.hdf5.format import FORMAT
 from reblock.testing.arrays import same_bits
@@ -65,7 +65,7 @@ def test_all_filters_of_hdf5plugin_are_read(made: Path, tmp_path: Path) -> None:
     for name in names & set(hdf5_plugins.PLUGINS.values()):
         location = f"{made / 'a.h5'}::{name}"
         store = FORMAT.open(str(made / "a.h5"), name)
-        assert (store.reads, store.encoding) == (Way.BOX, "")
+        assert (store.reads, store.encoding) == (TransferMode.BOX, "")
         assert store.schema.codec.names == (f"hdf5-{name}",)
         report = reblock.repartition(location, tmp_path / f"{name}.zarr", chunks=(10, 40))
         assert any(f"filter hdf5-{name}" in note for note in report.notes)

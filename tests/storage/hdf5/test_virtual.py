@@ -16,7 +16,7 @@ import pytest
 import reblock
 from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, StorageError
 from reblock.geometry import Box
-from reblock.model.store import Way
+from reblock.model.store import TransferMode
 from reblock.storage.hdf5 import foreign as hdf5_foreign
 from reblock.storage.hdf5.format import FORMAT
 from reblock.testing.arrays import Array, same_bits
@@ -45,7 +45,7 @@ def numbers(path: Path, shape: tuple[int, ...], start: int = 0, name: str = "x",
 def both(path: Path, inner: str = "v") -> tuple[Array, Array]:
     """What we read, and what HDF5 does, in the folder of the file."""
     store = FORMAT.open(str(path), inner, [str(path.parent)])
-    assert store.reads is Way.BOX
+    assert store.reads is TransferMode.BOX
     with h5py.File(path) as file:
         return read_array(store), np.asarray(file[inner][...])
 

@@ -15,7 +15,7 @@ from reblock.engine.watch import Cancelled
 from reblock.errors import CorruptError, DiskError, StorageError
 from reblock.geometry import Box
 from reblock.geometry.runs import pieces
-from reblock.model import PIECE_BYTES, Index, Layout, Pass, Store, Sums, Way
+from reblock.model import PIECE_BYTES, Index, Layout, Pass, Store, Sums, TransferMode
 
 #: The least number of elements that are read again at a time.
 _LEAST_ELEMENTS = 1 << 10
@@ -96,12 +96,12 @@ def reread(
 
 def _threads(sweep: Pass, store: Store) -> int:
     """Threads that read boxes again: as many as decode units in the pass; a library reads one box at a time."""
-    return 1 if sweep.execution is None or store.reads is Way.BOX else sweep.execution.coders
+    return 1 if sweep.execution is None or store.reads is TransferMode.BOX else sweep.execution.coders
 
 
 def _begins(store: Store, index: Index) -> bool:
     """Whether an object's own file begins with its preamble, if it has one."""
-    before = bytes(store.preamble(index)) if store.writes is Way.EXTENT else b""
+    before = bytes(store.preamble(index)) if store.writes is TransferMode.EXTENT else b""
     if not before:
         return True
     place = store.place(index)

@@ -18,7 +18,7 @@ from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, Way, fresh
+from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, TransferMode, fresh
 from reblock.storage.codecs.coding import coding
 from reblock.storage.hdf5.check import find_disagreement
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve
@@ -90,15 +90,15 @@ class Hdf5Store:
 
     # ---------------------------------------------------------------- what it is
     @property
-    def reads(self) -> Way:
+    def reads(self) -> TransferMode:
         self._check()
-        return Way.EXTENT if self.stored.direct else Way.BOX
+        return TransferMode.EXTENT if self.stored.direct else TransferMode.BOX
 
     @property
-    def writes(self) -> Way:
+    def writes(self) -> TransferMode:
         if not self.stored.pipeline:
-            return Way.EXTENT
-        return Way.UNIT if is_ours(self.stored.pipeline) else Way.BOX
+            return TransferMode.EXTENT
+        return TransferMode.UNIT if is_ours(self.stored.pipeline) else TransferMode.BOX
 
     @property
     def fills(self) -> bool:
@@ -107,7 +107,7 @@ class Hdf5Store:
     @property
     def encoding(self) -> str:
         """The filters, if we apply them."""
-        return name_encoding(self.stored.pipeline) if self.reads is Way.EXTENT else ""
+        return name_encoding(self.stored.pipeline) if self.reads is TransferMode.EXTENT else ""
 
     @property
     def described_by(self) -> Sequence[str]:
@@ -121,7 +121,7 @@ class Hdf5Store:
 
     def measured(self) -> Hdf5Store:
         """The same store with the stored sizes of chunks, from the index that a run needs anyway."""
-        if self.reads is Way.EXTENT and self.layout.is_measurable and self.stored.chunked:
+        if self.reads is TransferMode.EXTENT and self.layout.is_measurable and self.stored.chunked:
             self._find((0,) * self.layout.ndim)
             if self._index is not None:
                 self.layout = self.layout.measured(self._index.sizes)
@@ -129,7 +129,7 @@ class Hdf5Store:
 
     def place(self, index: Index) -> Extent:
         """The extent of a new object, which was allocated at creation."""
-        extent = self._extent(index) if self.writes is Way.EXTENT else None
+        extent = self._extent(index) if self.writes is TransferMode.EXTENT else None
         if extent is None:
             raise StorageError(f"{self.location}: HDF5 itself places object {index}")
         return extent

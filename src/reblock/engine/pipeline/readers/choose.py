@@ -19,7 +19,7 @@ from reblock.engine.pipeline.readers.shards import shards
 from reblock.engine.pipeline.readers.table import UnitTable
 from reblock.engine.pipeline.scatter import Deliver
 from reblock.engine.view import View
-from reblock.model import Access, Layout, Pass, Way
+from reblock.model import Access, Layout, Pass, TransferMode
 from reblock.model.accounting import visit_shape
 
 
@@ -51,7 +51,7 @@ def choose_reading(
     decoded at once, and `batch_size` raw units are requested in one system call. `moves` is None if units are read in
     several pieces, or converted. One visit in Python decodes at most `max_units` units.
     """
-    if view.store.reads is Way.BOX:
+    if view.store.reads is TransferMode.BOX:
         return LibraryReading(view, full, piece_bytes, opener, deliver, stop)
     # Memory between the stages of a codec is counted for this many units only.
     decoding: Decoding = Coders(coders, region) if view.layout.decoding_bytes else without_scratch

@@ -18,7 +18,7 @@ from reblock.errors import CorruptError
 from reblock.geometry import Box
 from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
-from reblock.model import Access, Flat, Index, Layout, Traffic, Way
+from reblock.model import Access, Flat, Index, Layout, Traffic, TransferMode
 
 #: Memory that is kept of a run while its piece is read, beside its elements.
 _RUN_BYTES = 64
@@ -120,7 +120,7 @@ def visits(
         if raw:
             visit = raw_visit(view, index, reach, full, piece_bytes)
             # A store whose library reads boxes gets the same pieces, so that memory and counts are those of the plan.
-            yield replace(visit, raw=False) if view.store.reads is Way.BOX else visit
+            yield replace(visit, raw=False) if view.store.reads is TransferMode.BOX else visit
             continue
         units = layout.units.touching(reach)
         while some := tuple(islice(units, max_units)):

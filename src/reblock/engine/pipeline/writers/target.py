@@ -19,7 +19,7 @@ from reblock.engine.view import View, part
 from reblock.errors import DiskError
 from reblock.geometry import Box
 from reblock.geometry.runs import runs
-from reblock.model import Access, Extent, Finished, Flat, Index, Pass, Scratch, Store, Traffic, Way, fresh
+from reblock.model import Access, Extent, Finished, Flat, Index, Pass, Scratch, Store, Traffic, TransferMode, fresh
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
 
@@ -36,9 +36,9 @@ class TargetWriter:
         self.store = store
         self.boxes = boxes
         layout = store.layout
-        self.encodes = (layout.encoded or layout.indexed) and store.writes is not Way.BOX
+        self.encodes = (layout.encoded or layout.indexed) and store.writes is not TransferMode.BOX
         """Whether complete buffers have to be encoded before they are written."""
-        compiled = boxes.access is Access.UNITS and store.writes is Way.EXTENT and store.medium.is_local
+        compiled = boxes.access is Access.UNITS and store.writes is TransferMode.EXTENT and store.medium.is_local
         self._moves = moves if compiled else None
         self._serial = serial or Lock()
         self._made: set[Index] = set()
@@ -117,7 +117,7 @@ class TargetWriter:
         """Write a complete buffer; returns the traffic, and the file."""
         size = buffer.memory.flat.size
         began = perf_counter()
-        if self.store.writes is Way.BOX:
+        if self.store.writes is TransferMode.BOX:
             with self._serial:
                 self.store.write_box(buffer.box, part(buffer.array, buffer.box.within(buffer.stored)))
             times.write += perf_counter() - began
@@ -132,7 +132,7 @@ class TargetWriter:
 
     def _hand_over(self, buffer: Buffer, data: Flat) -> str:
         """Write the bytes of an object; returns the file."""
-        if self.store.writes is Way.UNIT:
+        if self.store.writes is TransferMode.UNIT:
             with self._serial:
                 self.store.write_unit(buffer.owner, data.data)
             return ""
