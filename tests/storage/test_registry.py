@@ -100,7 +100,7 @@ def test_bare_blocks_are_told_what_is_missing(tmp_path: Path) -> None:
 
 def test_a_format_given_by_name_is_not_doubted(tmp_path: Path) -> None:
     make(tmp_path / "b", "blocks")
-    with pytest.raises(FormatError, match="a regular file was expected, not a folder"):
+    with pytest.raises(FormatError, match="expected a regular file, not a folder"):
         registry.open(tmp_path / "b", format="npy")
 
 

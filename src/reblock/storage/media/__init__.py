@@ -1,1 +1,1 @@
-"""Media: where bytes live, and the calls that reach them."""
+"""Media: where bytes are stored, and the calls that access them."""

@@ -1,7 +1,7 @@
-"""Durable: what makes written bytes and names survive a power loss, and renames that do more than rename.
+"""Durability: make written bytes and names survive a power loss, and rename without replacing or by swapping.
 
-A file that failed to sync once may sync without a word the second time, its bytes gone all the same: an error here is
-final, and nobody tries again.
+A file that failed to sync once may sync without an error the second time, although its bytes are lost. So an error here
+is final, and no sync is retried.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from reblock.storage.media.files import disk_errors, sync
 
 Integers = npt.NDArray[np.uint64]
 
-#: Files of a group from which on the whole file system is synced at once.
+#: From this many files on, the whole file system is synced at once.
 MANY_FILES = 16
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
-#: Answers of a kernel or a file system that does not know a call.
+#: Errors of a kernel or a file system that does not support a call.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTTY, errno.EOPNOTSUPP)
 
 
 def make_durable(files: Collection[str], root: str) -> None:
-    """Make files below a folder durable, and the names of all that leads to them, the folder's own included."""
+    """Make files below a folder durable, and all names that lead to them, including the folder's own."""
     if len(files) > MANY_FILES and sync_file_system(root):
         return
     folders: set[str] = set()
@@ -43,15 +43,15 @@ def make_durable(files: Collection[str], root: str) -> None:
         while folder not in folders and len(folder) >= len(root):
             folders.add(folder)
             folder = os.path.dirname(folder)
-    # Deepest first: where a name is durable, what it leads to is.
+    # Deepest first, so that a durable name always leads to something durable.
     for folder in sorted(folders, key=len, reverse=True):
         sync(folder)
 
 
 def sync_file_system(path: str) -> bool:
-    """Make everything on the file system of a path durable; False where that cannot be known to have worked."""
+    """Make everything on the file system of a path durable; False if success cannot be verified."""
     call = _function("syncfs")
-    # Before 5.8 the kernel did not tell of writes that had failed.
+    # Before 5.8 the kernel did not report failed writes.
     if call is None or _kernel() < (5, 8):
         return False
     with disk_errors("sync the file system of", path):
@@ -68,12 +68,12 @@ def sync_file_system(path: str) -> bool:
 
 
 def looks(paths: Sequence[str]) -> Integers:
-    """What files look like from outside: inode, size, and times of their last changes; zeros where there is none."""
+    """The state of files: inode, size, and times of their last changes; zeros for a missing file."""
     return _looks(paths, os.stat)
 
 
 def settle(paths: Sequence[str]) -> Integers:
-    """What durable files look like that nobody goes on writing, and that the page cache may forget."""
+    """The state of durable files that are complete; they are dropped from the page cache."""
     return _looks(paths, _settle)
 
 
@@ -109,12 +109,12 @@ class Name(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether there is nothing of this name."""
+        """Whether the name does not exist."""
         return self._mode is None
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder and no link to one."""
+        """Whether it is a folder, and not a link to one."""
         return self._mode is not None and stat.S_ISDIR(self._mode)
 
     @property
@@ -125,12 +125,12 @@ class Name(NamedTuple):
             return None
 
     def rename(self, new: Name) -> None:
-        """Give it another name, in the place of what has that name."""
+        """Rename it, replacing whatever has the other name."""
         os.rename(self.name, new.name, src_dir_fd=self.folder, dst_dir_fd=new.folder)
 
 
 def rename_new(old: Name, new: Name) -> None:
-    """Rename to a name that is not taken; FileExistsError where it is."""
+    """Rename to an unused name; FileExistsError if it exists."""
     if _rename(old, new, _NOREPLACE):
         return
     if not new.is_free:
@@ -139,7 +139,7 @@ def rename_new(old: Name, new: Name) -> None:
 
 
 def exchange(one: Name, two: Name) -> bool:
-    """Swap two names in one step; False where the system cannot."""
+    """Swap two names in one step; False if the system cannot do that."""
     return _rename(one, two, _EXCHANGE)
 
 

@@ -1,4 +1,4 @@
-"""Local files: opened by their own name, made durable, and every OSError turned into a DiskError."""
+"""Local files: open them without following links, make them durable, and turn every OSError into a DiskError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {
 
 @contextmanager
 def disk_errors(doing: str, path: str) -> Iterator[None]:
-    """Every OSError inside becomes a DiskError that says what was being done to which path."""
+    """Turn every OSError inside into a DiskError that names the operation and the path."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ def disk_errors(doing: str, path: str) -> Iterator[None]:
 
 
 def open_regular(path: str, flags: int, *, at: int | None = None) -> int:
-    """Open a regular file by its own name: no link is followed, no pipe waited for; OSErrors are as they are.
+    """Open a regular file: links are not followed, and pipes are not waited for. Raises plain OSErrors.
 
     With `at`, the handle of a folder, only the last name of the path counts.
     """
@@ -45,17 +45,17 @@ def open_regular(path: str, flags: int, *, at: int | None = None) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-            raise FormatError(f"{path}: a regular file was expected, not {kind_of(mode)}") from error
+            raise FormatError(f"{path}: expected a regular file, not {kind_of(mode)}") from error
         raise
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
-        raise FormatError(f"{path}: a regular file was expected, not {kind_of(mode)}")
+        raise FormatError(f"{path}: expected a regular file, not {kind_of(mode)}")
     return fd
 
 
 def write_file(path: str, data: Bytes, *, length: int | None = None, at: int | None = None) -> None:
-    """Make a new file, durable, and `length` bytes long if that is given; nothing stays if that fails.
+    """Make a new, durable file of `length` bytes, if that is given; a failure leaves nothing.
 
     With `at`, the handle of a folder, only the last name of the path counts.
     """
@@ -87,10 +87,10 @@ def sync(path: str) -> None:
 
 
 def kind_of(mode: int) -> str:
-    """What a path is, in words."""
+    """The kind of a file, in words."""
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def is_number_below(name: str, count: int) -> bool:
-    """Whether a name is a number below another, written the usual way."""
+    """Whether a name is a number below another, in canonical form."""
     return name.isascii() and name.isdecimal() and (name[0] != "0" or name == "0") and int(name[:20]) < count

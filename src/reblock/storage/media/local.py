@@ -1,8 +1,8 @@
 """The local medium: keys are paths of files.
 
-Large transfers go past the kernel's page cache where the file system allows it (O_DIRECT): copying page by page
-through the cache costs more than the device, and pushes out everything else that is in it. Files inside roots are
-opened without following links (O_NOFOLLOW); a link is resolved first, and opened only where it stays inside.
+Large transfers bypass the kernel's page cache if the file system allows it (O_DIRECT): copying through the cache costs
+more than the device, and evicts everything else from it. Files inside roots are opened without following links
+(O_NOFOLLOW); a link is resolved first, and opened only if it stays inside.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from reblock.storage.media.files import disk_errors, kind_of, sync, write_file
 from reblock.storage.roots import FileRoots
 
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
-#: Linux's flag for reads that leave nothing in the page cache: 6.14 and later, some file systems.
+#: Linux's flag for reads that leave nothing in the page cache; since 6.14, on some file systems.
 _DONTCACHE = 0x80 if sys.platform == "linux" else 0
-#: How a system says that it does not know a flag.
+#: Errors for an unsupported flag.
 _UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-#: A pipe without a writer must not block whoever opens it.
+#: Opening a pipe without a writer must not block.
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 
@@ -49,11 +49,11 @@ class LocalHandle:
         return os.fstat(self._descriptor).st_size
 
     def status(self) -> Status:
-        """The file seen from outside."""
+        """Kind, size and stamp of the file."""
         return status_of(os.fstat(self._descriptor))
 
     def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
-        """Fill a view from a byte offset; what is read `once` is not cached."""
+        """Fill a view from a byte offset; with `once` the bytes are not cached."""
         done = 0
         try:
             while done < len(view):
@@ -76,7 +76,7 @@ class LocalHandle:
         return os.preadv(self._descriptor, [view], offset)
 
     def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
-        """Read one range, with whole pages around it where the transfer is direct."""
+        """Read one range, extended to whole pages if the transfer is direct."""
         if not self.direct:
             return staging[:size], self.read(staging[:size].data, offset, once=once)
         before = offset % PAGE_BYTES
@@ -85,7 +85,7 @@ class LocalHandle:
         return staging[before : before + size], min(max(got - before, 0), size)
 
     def write(self, parts: Sequence[Bytes], offset: int) -> None:
-        """Write buffers one behind the other from a byte offset."""
+        """Write buffers consecutively from a byte offset."""
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         try:
             while views:
@@ -99,14 +99,14 @@ class LocalHandle:
             raise DiskError.wrap(error, doing="writing", path=self.key) from error
 
     def resize(self, size: int) -> None:
-        """Make the file that long."""
+        """Set the length of the file."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise DiskError.wrap(error, doing="resizing", path=self.key) from error
 
     def fileno(self) -> int:
-        """The descriptor, which stays this handle's own."""
+        """The descriptor, which the handle still owns."""
         return self._descriptor
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class LocalMedium:
 
     # ---------------------------------------------------------------- bytes
     def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> LocalHandle:
-        """Open a file for reading, but none outside the roots."""
+        """Open a file inside the roots for reading."""
         try:
             if roots is None:
                 return _open(key, _READING, direct=direct)
@@ -153,7 +153,7 @@ class LocalMedium:
                 try:
                     return _open(key, _READING | os.O_NOFOLLOW, direct=direct)
                 except OSError as error:
-                    if error.errno != errno.ELOOP:  # it is no link
+                    if error.errno != errno.ELOOP:  # not a link
                         raise
             return _open(roots.resolve(key), _READING, direct=direct)
         except FileNotFoundError:
@@ -162,7 +162,7 @@ class LocalMedium:
             raise DiskError.wrap(error, doing="opening", path=key) from error
 
     def writer(self, key: str) -> LocalHandle:
-        """Open a file for writing; it and its folders are made where they do not exist."""
+        """Open a file for writing; it and its folders are made if they do not exist."""
         try:
             try:
                 return _open(key, _WRITING)
@@ -173,7 +173,7 @@ class LocalMedium:
             raise DiskError.wrap(error, doing="creating", path=key) from error
 
     def write(self, key: str, parts: Sequence[Bytes]) -> None:
-        """Write a whole file over the one that is there, which keeps its inode."""
+        """Write a whole file over the existing one, which keeps its inode."""
         with self.writer(key) as handle:
             handle.write(parts, 0)
             handle.resize(sum(len(part) for part in parts))
@@ -188,7 +188,7 @@ class LocalMedium:
             raise
 
     def replace(self, key: str, data: Bytes) -> None:
-        """Write a draft beside it and rename that, so that the file is whole whenever the power fails."""
+        """Write a draft and rename it, so that the file is complete after a power failure."""
         folder, name = os.path.split(key)
         draft = os.path.join(folder, draft_name(name))
         with disk_errors("write", key):
@@ -205,7 +205,7 @@ class LocalMedium:
 
     # ---------------------------------------------------------------- names
     def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:
-        """What stat says; with roots, a link is resolved inside them first."""
+        """The result of stat; with roots, a link is resolved inside them first."""
         try:
             if follow and roots is None:
                 return status_of(os.stat(key))
@@ -221,7 +221,7 @@ class LocalMedium:
             raise DiskError.wrap(OSError(errno.EINVAL, str(error)), doing="look at", path=repr(key)) from error
 
     def entries(self, folder: str) -> Sequence[Listed]:
-        """What scandir finds."""
+        """The result of scandir."""
         try:
             with os.scandir(folder) as found:
                 return [Listed(entry.name, _kind_of(entry)) for entry in found]
@@ -231,7 +231,7 @@ class LocalMedium:
             raise DiskError.wrap(error, doing="list", path=folder) from error
 
     def make_folder(self, key: str) -> None:
-        """Make one folder; the one above it must be there."""
+        """Make one folder; the one above it must exist."""
         try:
             os.mkdir(key)
         except FileExistsError:
@@ -245,38 +245,38 @@ class LocalMedium:
         sync(key)
 
     def sync_name(self, key: str) -> None:
-        """Fsync the folder that a path lies in."""
+        """Fsync the folder of a path."""
         sync(os.path.dirname(os.path.abspath(key)))
 
     def sync_all(self, keys: Collection[str], folder: str) -> None:
-        """Fsync files and their folders, or the whole file system where they are many."""
+        """Fsync files and their folders, or the whole file system if there are many."""
         make_durable(keys, folder)
 
     def room(self, folder: str) -> Room:
-        """What statvfs says of the file system."""
+        """The result of statvfs for the file system."""
         with disk_errors("look at", folder):
             found, device = os.statvfs(folder), os.stat(folder).st_dev
-        # Some file systems make inodes as they are needed, and say that they have none.
+        # Some file systems create inodes on demand, and report that they have none.
         inodes = found.f_favail if found.f_files else None
         return Room(str(device), found.f_bavail * found.f_frsize, inodes)
 
     def roots(self, key: str, allow: Sequence[str] = ()) -> FileRoots:
-        """The path itself and the allowed folders, links resolved."""
+        """The real path and the allowed folders."""
         return FileRoots.of(key, allow)
 
 
 def draft_name(name: str) -> str:
-    """The name of what `replace` renames to another name; one that was left behind is no stranger."""
+    """The name of the draft of `replace`; a leftover draft is not a stranger."""
     return f".{name}.draft"
 
 
 def status_of(found: os.stat_result) -> Status:
-    """A file seen from outside."""
+    """Kind, size and stamp of a file."""
     return Status(found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, kind_of(found.st_mode))
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """What an entry of a folder is; most file systems say it without another call."""
+    """The kind of a folder entry; most file systems return it without another call."""
     if entry.is_symlink():
         return kind_of(stat.S_IFLNK)
     if entry.is_dir(follow_symlinks=False):
@@ -295,12 +295,12 @@ def _make_folders(path: str) -> None:
 
 
 def _open(path: str, flags: int, *, direct: bool = False) -> LocalHandle:
-    """Open a file, past the page cache if that is asked for and possible."""
+    """Open a file, bypassing the page cache if that is requested and possible."""
     if direct and _DIRECT:
         try:
             return LocalHandle(path, os.open(path, flags | _DIRECT, 0o666), direct=True)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # the answer of a file system without direct transfers
+            if error.errno != errno.EINVAL:  # the error of a file system without direct transfers
                 raise
     return LocalHandle(path, os.open(path, flags, 0o666))
 

@@ -1,8 +1,8 @@
 """The memory medium: objects of this process, under keys such as `memory://NAME/a.zarr/c/0`.
 
-It behaves like an object store that can also write ranges: keys are flat, folders are beginnings of keys, and an empty
-folder is kept by a marker whose key ends in a slash. Every write gives an object a new stamp. NAME keeps users of one
-process apart; everything is gone when the process ends.
+It behaves like an object store that can also write ranges: keys are flat, folders are prefixes of keys, and an empty
+folder is a marker whose key ends in a slash. Every write gives an object a new stamp. NAME separates users of one
+process. Everything is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Flat
 
-#: What keys begin with.
+#: The prefix of all keys.
 SCHEME = "memory://"
 
 
@@ -39,7 +39,7 @@ class _Object:
 
 
 class MemoryHandle:
-    """An open object; one that is replaced or removed meanwhile stays as it was."""
+    """An open object; it stays as it was if it is replaced or removed meanwhile."""
 
     def __init__(self, key: str, medium: MemoryMedium, found: _Object) -> None:
         self.key = key
@@ -63,11 +63,11 @@ class MemoryHandle:
             return len(some)
 
     def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
-        """Read one range to the beginning of a buffer."""
+        """Read one range to the start of a buffer."""
         return staging[:size], self.read(staging[:size].data, offset, once=once)
 
     def write(self, parts: Sequence[Bytes], offset: int) -> None:
-        """Write buffers one behind the other from a byte offset."""
+        """Write buffers consecutively from a byte offset."""
         with self._medium.lock:
             data = self._object.data
             for part in parts:
@@ -78,7 +78,7 @@ class MemoryHandle:
             self._object.modified_ns = self._medium.next_stamp()[1]
 
     def resize(self, size: int) -> None:
-        """Make the object that long."""
+        """Set the length of the object."""
         with self._medium.lock:
             data = self._object.data
             del data[size:]
@@ -86,11 +86,11 @@ class MemoryHandle:
             self._object.modified_ns = self._medium.next_stamp()[1]
 
     def fileno(self) -> int:
-        """There is no file."""
-        raise io.UnsupportedOperation(f"{self.key} is no file")
+        """Not supported: there is no file."""
+        raise io.UnsupportedOperation(f"{self.key} is not a file")
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to close."""
 
     def __enter__(self) -> Self:
         return self
@@ -119,14 +119,14 @@ class MemoryMedium:
         return "MEMORY"
 
     def next_stamp(self) -> tuple[int, int]:
-        """A number and a time that no object has had; the caller holds the lock."""
+        """A number and a time that no other object has; the caller holds the lock."""
         self._stamps += 1
         self._last_ns = max(self._last_ns + 1, time.time_ns())
         return self._stamps, self._last_ns
 
     # ---------------------------------------------------------------- bytes
     def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> MemoryHandle:  # noqa: ARG002
-        """Open an object for reading; there are no links, and no cache to go past."""
+        """Open an object for reading; there are no links, and no cache to bypass."""
         with self.lock:
             return MemoryHandle(key, self, self._find(key))
 
@@ -159,14 +159,14 @@ class MemoryMedium:
             self._objects.pop(key, None)
 
     def remove_all(self, prefix: str) -> None:
-        """Remove every object whose key begins like that."""
+        """Remove every object whose key has this prefix."""
         with self.lock:
             for key in [key for key in self._objects if key.startswith(prefix)]:
                 del self._objects[key]
 
     def _put(self, key: str, data: Bytes) -> None:
         if not key.startswith(SCHEME) or key.endswith("/"):
-            invalid = OSError(errno.EINVAL, f"a key here begins with {SCHEME} and ends in a name")
+            invalid = OSError(errno.EINVAL, f"a key must begin with {SCHEME} and end in a name")
             raise DiskError.wrap(invalid, doing="writing", path=key)
         self._objects[key] = _Object(bytearray(data), self.next_stamp())
 
@@ -185,7 +185,7 @@ class MemoryMedium:
 
     # ---------------------------------------------------------------- names
     def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:  # noqa: ARG002
-        """The size and stamp of an object, or that it is a folder."""
+        """Kind, size and stamp of an object or folder."""
         with self.lock:
             found = self._objects.get(key)
             if found is not None and not key.endswith("/"):
@@ -195,7 +195,7 @@ class MemoryMedium:
             return Status(0, 0, 0, 0, FOLDER)
 
     def entries(self, folder: str) -> Sequence[Listed]:
-        """The next parts of the keys that begin with a folder."""
+        """The next parts of the keys below a folder."""
         below = f"{folder.rstrip('/')}/"
         found: dict[str, str] = {}
         with self.lock:
@@ -211,7 +211,7 @@ class MemoryMedium:
         return [Listed(name, kind) for name, kind in found.items()]
 
     def make_folder(self, key: str) -> None:
-        """Put a marker there."""
+        """Make the marker of an empty folder."""
         with self.lock:
             if self._is_taken(key):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)

@@ -1,15 +1,15 @@
-"""Private folders: hidden folders of ours among files of other people, held open by a handle.
+"""Private folders: our hidden folders among other people's files, held open by a handle.
 
-Names of such folders can be guessed, so in a shared folder anybody can put something there first. A folder is used only
-where it is a folder and no link, belongs to us, and nobody else may write in it; new ones are made with mode 0700. What
-is in it is opened, listed, renamed and removed relative to the handle, and no link is followed.
+Names of such folders can be guessed, so in a shared folder anybody can create them first. A folder is used only if it
+is a folder and not a link, belongs to us, and is not writable by others; new ones are made with mode 0700. Its
+contents are opened, listed, renamed and removed relative to the handle, and links are not followed.
 
-Formats and the engine open paths below. A path can be led elsewhere only by who may rename the folder itself: nobody in
-a folder of our own or a sticky one, every writer in other shared folders. There `reach` goes through the handle, which
-stays with the folder wherever it is moved ::
+Formats and the engine open paths below it. Such a path can be redirected only by a user who may rename the folder
+itself: nobody in our own or in a sticky folder, every writer in other shared folders. There `reach` goes through the
+handle, which follows the folder wherever it is moved ::
 
-    /data/.scan.zarr.reblock          reach, where only we may rename it
-    /proc/4711/fd/5                   reach in a folder where others may
+    /data/.scan.zarr.reblock          reach, if only we may rename the folder
+    /proc/4711/fd/5                   reach, if others may
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class PrivateFolder:
-    """A folder of ours, open; nothing in it was put there by anybody else."""
+    """An open folder of ours; nobody else can have put anything into it."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class PrivateFolder:
 
     @classmethod
     def make(cls, path: str) -> Self:
-        """The folder at a path, made where there is none; UsageError where something else is in its place."""
+        """The folder at a path, made if necessary; UsageError if something else is in its place."""
         with disk_errors("create", path), suppress(FileExistsError):
             os.mkdir(path, 0o700)
         found = cls.find(path)
@@ -49,7 +49,7 @@ class PrivateFolder:
 
     @classmethod
     def find(cls, path: str) -> Self | None:
-        """The folder at a path, None where there is nothing; UsageError where something else is in its place."""
+        """The folder at a path, or None; UsageError if something else is in its place."""
         with disk_errors("open", path):
             try:
                 descriptor = os.open(path, _FLAGS)
@@ -69,7 +69,7 @@ class PrivateFolder:
                 raise
 
     def close(self) -> None:
-        """Let go of the handle."""
+        """Close the handle."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -84,9 +84,9 @@ class PrivateFolder:
             return False
 
     def check_place(self) -> None:
-        """StorageError where somebody has moved or replaced the folder."""
+        """Raise StorageError if the folder was moved or replaced."""
         if not self.is_in_place:
-            raise StorageError(f"{self.path} was moved away or replaced by somebody else during the run")
+            raise StorageError(f"{self.path} was moved or replaced by another program during the run")
 
     def _reach(self) -> str:
         through = f"/proc/{os.getpid()}/fd/{self.descriptor}"
@@ -105,17 +105,17 @@ class PrivateFolder:
             return sorted(os.listdir(self.descriptor))
 
     def look(self, name: str) -> os.stat_result | None:
-        """What a name is, links not followed; None where there is none."""
+        """The status of a name, without following links; None if it does not exist."""
         with disk_errors("look at", os.path.join(self.path, name)), suppress(FileNotFoundError):
             return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         return None
 
     def open_file(self, name: str, flags: int) -> int:
-        """Open a regular file, see `open_regular`; OSErrors are as they are."""
+        """Open a regular file, see `open_regular`; raises plain OSErrors."""
         return open_regular(os.path.join(self.path, name), flags, at=self.descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link, or a folder with all in it; no link is followed."""
+        """Remove a file, a link, or a folder with its contents; links are not followed."""
         with disk_errors("removing", os.path.join(self.path, name)):
             found = self.look(name)
             if found is None:
@@ -127,7 +127,7 @@ class PrivateFolder:
                     os.unlink(name, dir_fd=self.descriptor)
 
     def remove_itself(self) -> bool:
-        """Remove the folder where it is empty; says whether that was so."""
+        """Remove the folder if it is empty; returns whether it was."""
         try:
             if self.is_in_place:
                 os.rmdir(self.path)
@@ -148,18 +148,18 @@ def _check_ours(path: str, descriptor: int) -> None:
     if found.st_uid != os.geteuid():
         raise UsageError(
             f"{path} belongs to {_user(found.st_uid)}, not to {_user(os.geteuid())}: reblock works only in a folder "
-            "that is its user's own; have it removed, or choose another target"
+            "that its user owns; have it removed, or choose another target"
         )
     if found.st_mode & _OTHERS_MAY_WRITE and _keeps_modes(descriptor, found.st_mode):
         mode = stat.S_IMODE(found.st_mode)
         raise UsageError(
-            f"{path} may be written by others (mode {mode:03o}), so what is in it cannot be trusted: look at it and "
+            f"{path} is writable by others (mode {mode:03o}), so its contents cannot be trusted: inspect and "
             "remove it, or choose another target"
         )
 
 
 def _keeps_modes(descriptor: int, mode: int) -> bool:
-    """Whether the file system knows modes at all: some say the same of every file, and nothing can be closed there."""
+    """Whether the file system supports modes: some report the same mode for every file, and cannot restrict access."""
     try:
         os.fchmod(descriptor, stat.S_IMODE(mode) & ~_OTHERS_MAY_WRITE)
         kept = not os.fstat(descriptor).st_mode & _OTHERS_MAY_WRITE
@@ -174,19 +174,19 @@ def _in_the_way(path: str) -> UsageError:
     try:
         found = os.lstat(path)
     except OSError as error:
-        return UsageError(f"{path} cannot be looked at ({error.strerror}): choose another target")
+        return UsageError(f"{path} cannot be inspected ({error.strerror}): choose another target")
     what = kind_of(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         with suppress(OSError):
             what += f" to {os.readlink(path)}"
     return UsageError(
-        f"{path} is {what} of {_user(found.st_uid)}, where reblock wants a folder of its own: it was not followed; "
+        f"{path} is {what} of {_user(found.st_uid)}, where reblock needs a folder of its own: it was not followed; "
         "have it removed, or choose another target"
     )
 
 
 def _others_may_rename(path: str) -> bool:
-    """Whether somebody else could move away a folder, or one of those that lead to it."""
+    """Whether another user could rename a folder or one of the folders above it."""
     ours = {0, os.geteuid()}
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     while True:

@@ -1,4 +1,4 @@
-"""A medium that passes everything on to another one and records it, to compare predictions with."""
+"""A medium that forwards everything to another one and records it, for comparison with predictions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Opening:
     writing: bool
     """Whether it was opened for writing."""
     ranges: list[tuple[int, int]] = field(default_factory=list)
-    """Byte ranges moved, first byte and end, in the order of the calls."""
+    """The byte ranges moved (first byte and end), in the order of the calls."""
 
     def runs(self, skip: int = 0) -> list[tuple[int, int]]:
-        """Contiguous ranges: calls that follow each other without a gap are one. Bytes before `skip` are headers."""
+        """Contiguous ranges: consecutive calls without a gap count as one. Bytes before `skip` are headers."""
         joined: list[tuple[int, int]] = []
         for start, stop in self.ranges:
             if stop <= skip:
@@ -39,38 +39,38 @@ class Opening:
 
 
 class RecordingMedium:
-    """Another medium, whose every opening and byte range is kept in `openings`."""
+    """Another medium with a record of every opening and byte range in `openings`."""
 
     is_local = False
-    """The compiled loop would go past it."""
+    """Not local, because the compiled loop would bypass it."""
 
     def __init__(self, medium: Medium = LOCAL) -> None:
         self._medium = medium
         self.openings: list[Opening] = []
 
     def __getattr__(self, name: str) -> Any:
-        # What moves no bytes of an object is left to the other medium.
+        # Calls that move no bytes go to the other medium.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._medium, name)
 
     def of(self, store: Store) -> Store:
-        """The same store, whose objects the engine now opens here; a target is still to be finished by the caller."""
+        """The same store with its objects opened here; the caller must still finish a target."""
         # Not `copy.copy`: a store that is being written must keep its handles.
         other: Store = object.__new__(type(store))
         vars(other).update(vars(store), medium=cast("Medium", self))
         return other
 
     def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> ReadHandle:  # noqa: ARG002 - pages would blur the ranges
-        """Open an object for reading and note it."""
+        """Open an object for reading, and record it."""
         return _RecordingReader(self._medium.reader(key, roots=roots), self._note(key, writing=False))
 
     def writer(self, key: str) -> WriteHandle:
-        """Open an object for writing ranges and note it."""
+        """Open an object for writing ranges, and record it."""
         return _RecordingWriter(self._medium.writer(key), self._note(key, writing=True))
 
     def write(self, key: str, parts: Sequence[Bytes]) -> None:
-        """Write a whole object and note it."""
+        """Write a whole object, and record it."""
         self._medium.write(key, parts)
         self._note(key, writing=True).ranges.append((0, sum(len(part) for part in parts)))
 
@@ -87,7 +87,7 @@ class RecordingMedium:
 
 
 class _RecordingReader:
-    """A handle that notes what is read."""
+    """A handle that records reads."""
 
     def __init__(self, handle: ReadHandle, opening: Opening) -> None:
         self.key = handle.key
@@ -108,7 +108,7 @@ class _RecordingReader:
         return staging[:size], self.read(staging[:size].data, offset, once=once)
 
     def fileno(self) -> int:
-        raise io.UnsupportedOperation(f"{self.key}: what is read from a descriptor cannot be noted")
+        raise io.UnsupportedOperation(f"{self.key}: reads from a descriptor cannot be recorded")
 
     def close(self) -> None:
         self._handle.close()
@@ -123,7 +123,7 @@ class _RecordingReader:
 
 
 class _RecordingWriter:
-    """A handle that notes what is written."""
+    """A handle that records writes."""
 
     def __init__(self, handle: WriteHandle, opening: Opening) -> None:
         self.key = handle.key

@@ -1,4 +1,4 @@
-"""Which medium the key of an array belongs to."""
+"""Find the medium of a key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reblock.storage.media.memory import MEMORY, SCHEME
 
 
 def medium_of(key: str) -> Medium:
-    """The medium that a path or URL names; UsageError for a URL that no medium knows."""
+    """The medium of a path or URL; UsageError for an unsupported URL."""
     if key.startswith(SCHEME):
         return MEMORY
     if "://" in key:

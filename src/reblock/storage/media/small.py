@@ -1,4 +1,4 @@
-"""Small objects of any medium: read with a limit, and looked for."""
+"""Small objects on any medium: read them within a limit, and check their existence."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from reblock.storage.media.files import disk_errors
 
 
 def read_head(medium: Medium, key: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
-    """The first bytes of an object, and its size; ExternalError where links lead out of its roots."""
+    """The first bytes of an object, and its size; ExternalError if links lead out of its roots."""
     return _read_part(medium, key, length, roots, at_end=False)
 
 
 def read_tail(medium: Medium, key: str, length: int, roots: Roots | None = None) -> bytes:
-    """The last bytes."""
+    """The last bytes of an object."""
     return _read_part(medium, key, length, roots, at_end=True)[0]
 
 
 def read_whole(medium: Medium, key: str, *, limit_bytes: int, roots: Roots | None = None) -> bytes:
-    """All bytes of a small object; FormatError where they are more than the limit."""
+    """All bytes of a small object; FormatError if there are more than the limit."""
     data, size = read_head(medium, key, limit_bytes + 1, roots)
     if len(data) > limit_bytes:
         raise FormatError(f"{key}: {max(size, len(data)):,} bytes are more than the limit of {limit_bytes:,}")
@@ -33,14 +33,14 @@ def _read_part(medium: Medium, key: str, length: int, roots: Roots | None, *, at
     with disk_errors("read", key), medium.reader(key, roots=roots) as handle:
         found = handle.status()
         if found.kind != FILE:
-            raise FormatError(f"{key}: a regular file was expected, not {found.kind}")
+            raise FormatError(f"{key}: expected a regular file, not {found.kind}")
         data = bytearray(min(length, found.size))
         count = handle.read(memoryview(data), found.size - len(data) if at_end else 0)
         return bytes(data[:count]), found.size
 
 
 def exists(medium: Medium, key: str) -> bool:
-    """Whether anything has this key, a link that leads nowhere included."""
+    """Whether anything has this key, including a broken link."""
     try:
         medium.status(key, follow=False)
     except (FileNotFoundError, DiskError):
@@ -59,7 +59,7 @@ def is_folder(medium: Medium, key: str) -> bool:
 
 
 def check_folder(medium: Medium, key: str) -> None:
-    """DiskError where a key does not lead to a folder."""
+    """Raise DiskError if a key does not lead to a folder."""
     with disk_errors("open", key):
         if medium.status(key).kind != FOLDER:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
