@@ -8,10 +8,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "reblock"
 #: Names that still have two meanings. Remove a name here once it has one; add none.
-TWICE = {
-    "Difference",
-    "Staging",
-}
+TWICE = {"Staging"}
 
 
 def repeated(modules: dict[str, str]) -> dict[str, list[str]]:

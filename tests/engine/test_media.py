@@ -11,7 +11,7 @@ from cases import fill, make
 from reblock.cost import PRESETS
 from reblock.engine import View, execute_plan, load
 from reblock.engine.pipeline.readers.opener import Opener
-from reblock.engine.source_state import Seen
+from reblock.engine.source_state import SourceState
 from reblock.engine.watch import Watch
 from reblock.errors import ChangedError
 from reblock.geometry import Box
@@ -61,8 +61,8 @@ def test_arrays_move_between_media(
 def test_an_object_that_changes_is_noticed_when_it_is_read(how: str, codec: str, memory_folder: str) -> None:
     source = make(memory_folder, "source", "zarr", ARRAY.shape, (8, 8, 5), codec=Codec.parse(codec))
     fill(source, ARRAY)
-    seen = Seen(View.whole(source))
-    move(source, make(memory_folder, "first", "zarr", ARRAY.shape, (10, 7, 10)), Watch(seen=seen))
+    seen = SourceState(View.whole(source))
+    move(source, make(memory_folder, "first", "zarr", ARRAY.shape, (10, 7, 10)), Watch(source=seen))
     key = source.place((1, 2, 0)).path
     if how == "removed":
         MEMORY.remove(key)
@@ -72,7 +72,7 @@ def test_an_object_that_changes_is_noticed_when_it_is_read(how: str, codec: str,
             handle.read(memoryview(data), 0)
         MEMORY.write(key, [data])
     with pytest.raises(ChangedError, match=f"{key} .*{'not any more' if how == 'removed' else 'replaced'}"):
-        move(source, make(memory_folder, "second", "zarr", ARRAY.shape, (10, 7, 10)), Watch(seen=seen))
+        move(source, make(memory_folder, "second", "zarr", ARRAY.shape, (10, 7, 10)), Watch(source=seen))
     now = seen.again(seen.start.newest_ns + 1)
     assert now.firm != seen.start.firm
     assert seen.differing(now) == [key]
@@ -83,7 +83,7 @@ def test_an_object_that_appears_is_noticed(memory_folder: str) -> None:
     fill(source, ARRAY)
     key = source.place((0, 0, 0)).path
     MEMORY.remove(key)
-    opener = Opener(source, Seen(View.whole(source)))
+    opener = Opener(source, SourceState(View.whole(source)))
     with pytest.raises(FileNotFoundError):
         opener.reader(key, number=0)
     MEMORY.write(key, [b"abc"])

@@ -20,7 +20,7 @@ from reblock.engine.digest import recheck
 from reblock.engine.memory import allocator
 from reblock.engine.pipeline.writers import threads as writers
 from reblock.engine.pipeline.writers.target import TargetWriter
-from reblock.engine.source_state import Seen
+from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
 
 BOXES = 72
@@ -152,7 +152,7 @@ def test_a_look_at_the_source_can_be_stopped() -> None:
     reblock.repartition("x.npy", "x.zarr", chunks="1,64,64")
     view = View.whole(reblock.open("x.zarr").store)
     with pytest.raises(KeyboardInterrupt):
-        Seen(view, lambda: True)
+        SourceState(view, lambda: True)
 
 
 def test_it_takes_no_signals_from_its_caller() -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from reblock.api.array import Array, open, open_array
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
-from reblock.engine import Side, View, compare, digest
+from reblock.engine import ComparedArray, View, compare, digest
 from reblock.errors import ReblockError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
@@ -118,15 +118,17 @@ def verify(
         )
         left_region = parse_region(region, ours.layout.shape, ours.schema.axes)
         axes = parse_order(transpose, ours.layout.ndim, ours.schema.axes)
-        left = Side.of(View(ours, left_region, axes), memory_bytes, cores())
-        right = Side.of(View.whole(theirs), memory_bytes, cores())
+        left = ComparedArray.of(View(ours, left_region, axes), memory_bytes, cores())
+        right = ComparedArray.of(View.whole(theirs), memory_bytes, cores())
         name, schemas = theirs.location, [ours.schema, theirs.schema]
     verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
     stored = None if schemas[1] is None else schemas[1].record.digest
     return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
 
 
-def _as_integers(left: Side, right: Side, schemas: Sequence[Schema | None]) -> tuple[Side, Side]:
+def _as_integers(
+    left: ComparedArray, right: ComparedArray, schemas: Sequence[Schema | None]
+) -> tuple[ComparedArray, ComparedArray]:
     """Dates and durations as integers, if the other side has integers whose attributes mark them as the same."""
     kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
     if schemas[1] is not None and are_times(schemas[1], kinds[0]):
@@ -136,7 +138,7 @@ def _as_integers(left: Side, right: Side, schemas: Sequence[Schema | None]) -> t
     return left, right
 
 
-def _integers(side: Side) -> Side:
+def _integers(side: ComparedArray) -> ComparedArray:
     dtype = np.dtype(np.int64).newbyteorder(side.layout.dtype.byteorder)
     return replace(
         side,
@@ -145,7 +147,9 @@ def _integers(side: Side) -> Side:
     )
 
 
-def _verdict(left: Side, right: Side, region: Box, axes: tuple[int, ...], memory_bytes: int) -> Verdict:
+def _verdict(
+    left: ComparedArray, right: ComparedArray, region: Box, axes: tuple[int, ...], memory_bytes: int
+) -> Verdict:
     """The verdict on both sides."""
     if left.layout.shape != right.layout.shape:
         return Verdict(False, (f"shape {left.layout.shape} against {right.layout.shape}",))
@@ -202,14 +206,14 @@ def _open_library(where: Where | Array, format: str | None, allow: Sequence[Wher
     return open_with_library(location, format, [os.fspath(folder) for folder in allow])
 
 
-def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Side:
+def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> ComparedArray:
     """A region of an array with reordered axes, read by a library."""
     places = inverse(axes)
 
     def load(box: Box, memory_bytes: int) -> Any:
         return array.read(box.permute(places).shift(region.start), memory_bytes).transpose(axes)
 
-    return Side(array.layout.view(region, axes), array.least_bytes, load)
+    return ComparedArray(array.layout.view(region, axes), array.least_bytes, load)
 
 
 def _schema(location: str, format: str | None, allow: Sequence[Where]) -> Schema | None:

@@ -1,6 +1,6 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
-from reblock.engine.compare import Difference, Side, compare
+from reblock.engine.compare import ComparedArray, DifferingElement, compare
 from reblock.engine.pipeline.chain import Scratch, execute_plan
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
@@ -10,11 +10,11 @@ from reblock.engine.view import View
 from reblock.engine.watch import Watch
 
 __all__ = [
-    "Difference",
+    "ComparedArray",
+    "DifferingElement",
     "Measured",
     "Report",
     "Scratch",
-    "Side",
     "Times",
     "View",
     "Watch",

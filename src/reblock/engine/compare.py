@@ -23,7 +23,7 @@ _MANY_ELEMENTS, _MANY_BYTES = 1 << 14, 1 << 18
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedArray:
     """One of two arrays that are compared."""
 
     layout: Layout
@@ -34,7 +34,7 @@ class Side:
     """Reads a box into a new array; its second argument is the memory that reading may take beside that."""
 
     @classmethod
-    def of(cls, view: View, memory_bytes: int, threads: int) -> Side:
+    def of(cls, view: View, memory_bytes: int, threads: int) -> ComparedArray:
         """A view, read by the engine with several threads."""
         view = fit(view, memory_bytes, ample=_AMPLE)
 
@@ -44,7 +44,7 @@ class Side:
         return cls(view.layout, unit_bytes(view.layout, view.store.reads), read)
 
 
-class Difference(NamedTuple):
+class DifferingElement(NamedTuple):
     """An element that differs."""
 
     place: Index
@@ -62,7 +62,7 @@ class Compared(NamedTuple):
     """The box."""
     differing: int
     """Elements that differ in any bit, byte order apart."""
-    first: Difference | None
+    first: DifferingElement | None
     """The first of them."""
     one: Sums
     """Digest sums of the first array's elements."""
@@ -70,7 +70,9 @@ class Compared(NamedTuple):
     """Digest sums of the second array's elements."""
 
 
-def compare(one: Side, two: Side, boxes: Grid, *, axes: Sequence[int], reading_bytes: int) -> Iterator[Compared]:
+def compare(
+    one: ComparedArray, two: ComparedArray, boxes: Grid, *, axes: Sequence[int], reading_bytes: int
+) -> Iterator[Compared]:
     """Compare two arrays of one shape and type; each is read once, one box of a grid after the other.
 
     Reading may take `reading_bytes` beside the elements of a box. The first difference is the first one in C order of
@@ -89,7 +91,7 @@ def compare(one: Side, two: Side, boxes: Grid, *, axes: Sequence[int], reading_b
             yield compared
 
 
-def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple[int, Difference | None]:
+def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple[int, DifferingElement | None]:
     """The number of elements that differ between two arrays of one box, and the first of them."""
     native = one.dtype.newbyteorder("=")
     left, right = np.ascontiguousarray(one).reshape(-1), np.ascontiguousarray(two).reshape(-1)
@@ -105,7 +107,7 @@ def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple
         at, place = _first_place(places + start, box, axes)
         if first is None or place < first.place:
             here = slice(places[at], places[at] + 1)
-            first = Difference(place, *(part[here].copy() for part in some))
+            first = DifferingElement(place, *(part[here].copy() for part in some))
     return count, first
 
 

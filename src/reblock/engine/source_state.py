@@ -1,19 +1,18 @@
-"""Seen: what the files of a source look like when a run begins, and whether they still do.
+"""Source state: what the files of a source look like when a run begins, and whether they still look like that.
 
-A run reads the array that was there at its start. Which files that is made of is looked at twice, and once more at each
-read ::
+A run reads the array that existed when it began. Its files are checked at the start, at each read and at the end ::
 
     start     all files of the region   → two sums, how many are there, the newest change; a stamp for each object
     reading   the file that was opened, or is not there   → its stamp must be that of the start
     end       all files again           → the sums must be those of the start
 
-The sums do not care about the order of files, and take no memory; a journal keeps them, so that a run that goes on can
-compare too. `firm` adds up number, inode, size and time of the last write, or that there is no file; `full` the time of
-the last change of the inode as well, which nobody can set: it changes with each write, but also with rights and names.
+The sums do not depend on the order of files, and take no memory; the journal keeps them, so that a resumed run can
+compare them too. `firm` adds up number, inode, size and time of the last write, or the absence of the file. `full` adds
+the time of the last change of the inode, which cannot be set: it changes with each write, and with rights and names.
 
-The sums cannot tell of a folder that is moved away and back between the two looks, since no time of the files in it
-changes. Stamps can: sixteen bits for each object of what it looked like. For more than two million objects several
-share one, which then says whether all of them are there, none, or some.
+The sums do not show a folder that was moved away and back between two checks, because no time of its files changes.
+Stamps do: sixteen bits for each object. More than two million objects share stamps; a shared stamp says whether all of
+its objects exist, none, or some.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from reblock.engine.view import View
 from reblock.errors import DiskError, ReblockError
 from reblock.model import Extent, Index, Medium, Scattered, Status, Store, TransferMode
 
-#: Stamps that are kept, of two bytes each; suspects that are listed.
+#: The most stamps, of two bytes each, and the most suspects that are listed.
 _MOST_STAMPS, _MOST_SUSPECTS = 1 << 21, 1 << 14
-#: Files that are looked at in one call, and threads that look.
+#: Files that are checked in one call, and threads that check.
 _BATCH, _THREADS = 1 << 10, 8
-#: Stamps: not there, of no use, and the first that tells what a file looks like.
+#: Stamps: absent, unknown, and the first that describes a file.
 _ABSENT, _UNKNOWN, _PRESENT = 0, 1, 2
 _STAMPS = 2**16 - _PRESENT
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -52,26 +51,26 @@ _Longs = npt.NDArray[np.uint64]
 _Batch = tuple[int, Sequence[str]]
 
 
-class Look(NamedTuple):
+class SourceSnapshot(NamedTuple):
     """All files of a source at one moment."""
 
     firm: int
-    """Sum over all that changes only where bytes do."""
+    """Sum of all that changes only with the bytes."""
     full: int
     """The same with the times of the last change of inodes."""
     present: int
-    """How many are there."""
+    """Number of files that exist."""
     newest_ns: int
-    """The last of those times, by the clock of the source."""
+    """The latest of these times, by the clock of the source."""
     suspects: tuple[int, ...] | None
-    """Objects whose files are not what they were, or were touched since; None = too many, or it cannot be told."""
+    """Objects whose files differ, or were touched since; None = too many, or unknown."""
 
 
-class Seen:
+class SourceState:
     """The files of a source as they were at the start."""
 
     def __init__(self, view: View, cancelled: Callable[[], bool] = lambda: False) -> None:
-        """KeyboardInterrupt where the look at them is cancelled."""
+        """Checks all files; KeyboardInterrupt if that is cancelled."""
         self._view, self._medium = view, view.store.medium
         self._scattered = view.store if isinstance(view.store, Scattered) else None
         self._shared = _shared_files(view)
@@ -82,16 +81,16 @@ class Seen:
         self.start = self._look(fresh=True, cancelled=cancelled)
         self.stamps = self._own if self._shared is None else self._stamp_of_all()
 
-    def again(self, since_ns: int) -> Look:
-        """The files as they are now; suspect are those that differ, and those changed at that moment or later."""
+    def again(self, since_ns: int) -> SourceSnapshot:
+        """The files as they are now; suspects are those that differ, and those changed at that moment or later."""
         return self._look(since_ns=since_ns)
 
     def files(self) -> Iterator[str]:
-        """All of them; no name where an object is not stored."""
+        """All files; an empty name for an object that is not stored."""
         return chain.from_iterable(self._rows())
 
     def knows(self, number: int, status: Status | None) -> bool:
-        """Whether the file of an object looks as it did; None = it is not there."""
+        """Whether the file of an object looks as it did; None = it does not exist."""
         before = int(self.stamps.table[number // self.stamps.share])
         return _is_known(before, status, exact=self.stamps.exact)
 
@@ -107,8 +106,8 @@ class Seen:
         """Whether every object may lie in any of the files."""
         return self._shared is not None
 
-    def differing(self, now: Look) -> list[str]:
-        """Files that are not what they were, as far as stamps tell."""
+    def differing(self, now: SourceSnapshot) -> list[str]:
+        """Files that differ, as far as stamps show."""
         table, share, exact = self._own
         paths = {number: self.path(number) for number in now.suspects or ()}
         return [
@@ -117,21 +116,21 @@ class Seen:
             if not _is_known(int(table[number // share]), _status(self._medium, path), exact=exact)
         ]
 
-    def touched(self, now: Look, since_ns: int) -> list[str]:
-        """Files that were changed since a moment; those changed in that very moment only where there are no others."""
+    def touched(self, now: SourceSnapshot, since_ns: int) -> list[str]:
+        """Files that changed after a moment; those changed in that very moment only if there are no others."""
         times = {path: _changed_ns(self._medium, path) for path in map(self.path, now.suspects or ())}
         return [path for path, time in times.items() if time > since_ns] or list(times)
 
-    # ---------------------------------------------------------------- one look
+    # ---------------------------------------------------------------- one check
     def _look(
         self, *, fresh: bool = False, since_ns: int = _NEVER, cancelled: Callable[[], bool] = lambda: False
-    ) -> Look:
-        """All files, some of them by each thread: a file system far away lets one of them wait."""
+    ) -> SourceSnapshot:
+        """Check all files with several threads: a remote file system makes each of them wait."""
         table, share, exact = self._own
         compiled = self._medium.is_local and native.library() is not None
         look = native.look if compiled else partial(_look_slowly, self._medium, table)
 
-        def some(batch: _Batch) -> Look:
+        def some(batch: _Batch) -> SourceSnapshot:
             if cancelled():
                 raise KeyboardInterrupt
             listed = np.empty(len(batch[1]), np.int64)
@@ -139,7 +138,9 @@ class Seen:
             into.stamps, into.list = native.address(table), native.address(listed)
             into.stamp_count, into.list_count = table.size, listed.size
             look(batch[1], batch[0], into)
-            return Look(into.firm, into.full, into.present, into.newest, tuple(listed[: into.suspects].tolist()))
+            return SourceSnapshot(
+                into.firm, into.full, into.present, into.newest, tuple(listed[: into.suspects].tolist())
+            )
 
         batches = self._batches()
         if self._count <= _BATCH:
@@ -149,9 +150,9 @@ class Seen:
 
     # ---------------------------------------------------------------- which files
     def _batches(self) -> Iterator[_Batch]:
-        """All files in the order of their objects, many at a time, each time with the number of the first.
+        """All files in the order of their objects, many at a time, with the number of the first.
 
-        Objects that share a stamp come together.
+        Objects that share a stamp are in one batch.
         """
         size, number = self._own.share * -(-_BATCH // self._own.share), 0
         waiting: list[str] = []
@@ -164,7 +165,7 @@ class Seen:
             yield number, waiting
 
     def _rows(self) -> Iterator[Sequence[str]]:
-        """The same along the last axis."""
+        """The files of objects, row by row along the last axis."""
         if self._shared is not None:
             yield self._shared
             return
@@ -187,7 +188,7 @@ class Seen:
         return [_path(store, (*outer, index)) for index in range(*last)]
 
     def _stamp_of_all(self) -> Stamps:
-        """One stamp for all objects, where their files are shared: that of the one file that they are in."""
+        """One stamp for all objects of shared files: the stamp of the one file that holds them."""
         homes = _homes(self._view)
         stamps, share = self._own.table, max(prod(self._view.span[1]), 1)
         if len(homes) == 1 and self._shared is not None:
@@ -197,9 +198,11 @@ class Seen:
         return Stamps(np.array([kind], np.uint16), share, exact=False)
 
 
-def _in_turn(threads: ThreadPoolExecutor, look: Callable[[_Batch], Look], batches: Iterable[_Batch]) -> Iterator[Look]:
-    """Looks at batches, few of which are made before their turn comes."""
-    ahead: deque[Future[Look]] = deque()
+def _in_turn(
+    threads: ThreadPoolExecutor, look: Callable[[_Batch], SourceSnapshot], batches: Iterable[_Batch]
+) -> Iterator[SourceSnapshot]:
+    """Check batches in order; only a few are made ahead."""
+    ahead: deque[Future[SourceSnapshot]] = deque()
     for batch in batches:
         ahead.append(threads.submit(look, batch))
         if len(ahead) > 2 * _THREADS:
@@ -208,8 +211,8 @@ def _in_turn(threads: ThreadPoolExecutor, look: Callable[[_Batch], Look], batche
         yield ahead.popleft().result()
 
 
-def _sum(looks: Iterable[Look]) -> Look:
-    """All looks together."""
+def _sum(looks: Iterable[SourceSnapshot]) -> SourceSnapshot:
+    """The sum of the snapshots of all batches."""
     firm = full = present = 0
     newest, few = -_NEVER, True
     suspects: list[int] = []
@@ -218,11 +221,11 @@ def _sum(looks: Iterable[Look]) -> Look:
         newest = max(newest, one.newest_ns)
         few = few and len(suspects) + len(one.suspects or ()) <= _MOST_SUSPECTS
         suspects += one.suspects or () if few else ()
-    return Look(firm % 2**64, full % 2**64, present, newest, tuple(suspects) if few else None)
+    return SourceSnapshot(firm % 2**64, full % 2**64, present, newest, tuple(suspects) if few else None)
 
 
 def _shared_files(view: View) -> list[str] | None:
-    """The files that hold all elements, where objects have none of their own."""
+    """The files that hold all elements, if objects have no files of their own."""
     store = view.store
     if isinstance(store, Scattered):
         return None
@@ -238,7 +241,7 @@ def _homes(view: View) -> set[str]:
 
 
 def _path(store: Store, index: Index) -> str:
-    """The file of an object; none where it is not stored, or where that is for a reader to complain about."""
+    """The file of an object; "" if it is not stored, or if finding it fails, which a reader will report."""
     asked: list[str] = []
 
     def read(extent: Extent) -> NoReturn:
@@ -259,7 +262,7 @@ def _changed_ns(medium: Medium, key: str) -> int:
 
 
 def _status(medium: Medium, key: str) -> Status | None:
-    """What an object looks like; None where it cannot be looked at."""
+    """The status of an object; None if it has none."""
     try:
         return medium.status(key)
     except (FileNotFoundError, DiskError):
@@ -267,13 +270,13 @@ def _status(medium: Medium, key: str) -> Status | None:
 
 
 def _is_known(before: int, status: Status | None, *, exact: bool) -> bool:
-    """Whether a file is what a stamp says."""
+    """Whether a file fits its stamp."""
     if status is None:
         return before < _PRESENT
     return before in (_UNKNOWN, _stamp(status)) if exact else before != _ABSENT
 
 
-# ---------------------------------------------------------------- what `looking.c` does, where it was not built
+# ---------------------------------------------------------------- the counterpart of `looking.c` in Python
 def _look_slowly(
     medium: Medium, table: npt.NDArray[np.uint16], paths: Sequence[str], number: int, into: native.LookStruct
 ) -> None:
@@ -330,7 +333,7 @@ def _stamp(status: Status) -> int:
 
 
 def _scramble(found: _Longs | np.uint64, *columns: _Longs | np.uint64) -> _Longs:
-    """Numbers stirred into others."""
+    """Mix columns of numbers into a hash."""
     for column in columns:
         mixed = np.asarray(found ^ column) * _PRIME
         found = mixed ^ (mixed >> np.uint64(32))

@@ -1,40 +1,40 @@
-"""Watch: what a run tells while it runs, and what it is told."""
+"""Watch: what connects a pass with its caller while it runs: progress, cancellation, ledger, state of the source."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from reblock.engine.source_state import Seen
+from reblock.engine.source_state import SourceState
 from reblock.model import Ledger
 
-#: Called with the number of a pass, and how many of its elements have just arrived, or have just been written.
+#: Called with the number of a pass, and the numbers of elements that have just arrived, and have just been written.
 Progress = Callable[[int, int, int], None]
-#: Asked at moments when a run can be stopped. Ctrl-C must end here and not as an exception out of nowhere: Python's
-#: own locks are left locked by one.
+#: Returns whether to stop; called whenever a run can be stopped. Ctrl-C must arrive here: as an exception it could
+#: leave locks of Python locked.
 Cancelled = Callable[[], bool]
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run tells, and what it is told, while it runs."""
+    """The connections of a running pass with its caller."""
 
     progress: Progress | None = None
-    """Told how far the passes are."""
+    """Called with the progress of passes."""
     cancelled: Cancelled = lambda: False
     """Whether to stop."""
     ledger: Ledger | None = None
-    """Remembers finished write boxes."""
+    """Records finished write boxes."""
     digest: bool = True
     """Whether to take digest sums."""
-    seen: Seen | None = None
-    """What the files of the source looked like at the start."""
+    source: SourceState | None = None
+    """State of the source's files at the start of the run."""
 
     def tell(self, number: int, arrived: int, written: int) -> None:
-        """Elements of a pass have arrived, or were written."""
+        """Report elements of a pass that have arrived, or were written."""
         if self.progress is not None:
             self.progress(number, arrived, written)
 
     def of_pass(self, number: int) -> Watch:
-        """For one pass of several: only the first reads the source."""
-        return replace(self, seen=None) if number else self
+        """The watch of one pass of several: only the first reads the source."""
+        return replace(self, source=None) if number else self

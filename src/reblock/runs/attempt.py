@@ -372,7 +372,7 @@ class Attempt:
         self.notes += self._check_room(done, resumed=self.resumed > 0)
         if self.meter is not None:
             self.meter.begin(self._parts(ledger))
-        watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, seen=self._source.seen)
+        watch = Watch(self.meter, self.cancelled, ledger, digest=self.digest, source=self._source.state)
         self.measured = execute_plan(self.plan, self.source.as_planned(self.plan), store, scratch, watch=watch)
         began = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:

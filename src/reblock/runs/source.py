@@ -1,6 +1,6 @@
 """The source of a run: its state at the start, and whether it still holds what was read.
 
-Whoever changes a source while it is read, or before a run on it goes on, is found out by the sums of `engine.seen`, and
+The sums of `engine.source_state` show whether a source changed while it was read, or before its run was resumed; then
 nothing is published. Where only the times of inodes differ (`chmod`, a hard link, a backup), the bytes may be the same:
 the write boxes that were made of such files are read again, and compared with the digest sums in the journal.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from reblock.engine import View
 from reblock.engine.digest.recheck import reread
-from reblock.engine.source_state import Look, Seen
+from reblock.engine.source_state import SourceSnapshot, SourceState
 from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
 from reblock.model import Layout, Pass, Sums
@@ -39,19 +39,19 @@ class Source:
         self.location = view.store.location
         self._view = view
         self.files = look(view.store.described_by)
-        self.seen = Seen(view, cancelled)
+        self.state = SourceState(view, cancelled)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The state that must be the same for a run to continue."""
-        start = self.seen.start
+        start = self.state.start
         chunks = {"present": start.present, "sum": f"{start.firm:016x}"}
         return {"files": [one for _, one in self.files], "chunks": chunks}
 
     @property
     def times(self) -> dict[str, Any]:
         """The state that may differ if the bytes do not, for the journal of a new run."""
-        return {"sum": f"{self.seen.start.full:016x}", "newest_ns": self.seen.start.newest_ns}
+        return {"sum": f"{self.state.start.full:016x}", "newest_ns": self.state.start.newest_ns}
 
     def check(self) -> None:
         """Raise ChangedError if a file that describes the source has changed."""
@@ -66,17 +66,17 @@ class Source:
         more = now["chunks"]["present"] - before["chunks"]["present"]
         if before["chunks"] != now["chunks"]:
             began_ns = header["source"]["newest_ns"]
-            found += map(absolute, self.seen.touched(self.seen.again(began_ns), began_ns))
+            found += map(absolute, self.state.touched(self.state.again(began_ns), began_ns))
         return _in_words(list(dict.fromkeys(found)), more)
 
     # ---------------------------------------------------------------- the end
-    def look_again(self, journal: Journal) -> Look:
+    def look_again(self, journal: Journal) -> SourceSnapshot:
         """The files' state after all reads; files touched since the run with this journal began are suspect."""
-        return self.seen.again(journal.header["source"]["newest_ns"])
+        return self.state.again(journal.header["source"]["newest_ns"])
 
     def settle(
         self,
-        now: Look,
+        now: SourceSnapshot,
         journal: Journal,
         sweep: Pass,
         number: int,
@@ -90,13 +90,13 @@ class Source:
         layout.
         """
         self.check()
-        start, began = self.seen.start, journal.header["source"]
+        start, began = self.state.start, journal.header["source"]
         if now.firm != start.firm:
-            what = _in_words(self.seen.differing(now), now.present - start.present)
+            what = _in_words(self.state.differing(now), now.present - start.present)
             raise ChangedError(f"{self.location} changed during the run ({what}): nothing was published")
         if f"{now.full:016x}" == began["sum"]:
             return []
-        what = f"{_in_words(self.seen.touched(now, began['newest_ns']))} touched since the run began"
+        what = f"{_in_words(self.state.touched(now, began['newest_ns']))} touched since the run began"
         read = 0
         # If no file is suspect, the clock was set back, and any file may have changed.
         for some in _recorded(journal, number, self._boxes(now.suspects or None, sweep)):
@@ -113,7 +113,7 @@ class Source:
 
     def _boxes(self, suspects: tuple[int, ...] | None, sweep: Pass) -> Integers | None:
         """Write boxes that are made of suspect files; None = all."""
-        if suspects is None or self.seen.shared:
+        if suspects is None or self.state.shared:
             return None
         found: set[int] = set()
         for number in suspects:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from reblock.engine.region import load
-from reblock.engine.source_state import Seen
+from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
 from reblock.errors import StorageError, UsageError
 from reblock.geometry import Box
@@ -203,7 +203,7 @@ class UnfinishedContract(FormatTools):
         path, _, expected = self.write(root, schema, noise((9, 7), "<i4"))
         store, recorder = self.open(path), RecordingMedium(self.medium)
         assert same_bits(load(View.whole(recorder.of(store)), Box.whole((9, 7))), expected)
-        seen = Seen(View.whole(store))
+        seen = SourceState(View.whole(store))
         assert {opening.key for opening in recorder.openings} <= set(seen.files())
         before = seen.start
         for file in set(seen.files()):

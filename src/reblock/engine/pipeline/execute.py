@@ -64,7 +64,7 @@ def _execute(
     # An empty tuple is searched much faster than an empty set of another kind.
     finished = (watch.ledger.finished(number) if watch.ledger else ()) or ()
     fill, region = fill_element(view.store), Region(how.flight_bytes)
-    stamps = None if watch.seen is None else watch.seen.stamps
+    stamps = None if watch.source is None else watch.source.stamps
     moves = compiled_moves(view, store.layout, fill, digest=watch.digest, stamps=stamps)
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
     scatter = Scatter(boxes, fill, moves, digest=watch.digest, verbatim=is_verbatim(sweep, view, store))
@@ -80,7 +80,7 @@ def _execute(
         piece_bytes=how.piece_bytes,
         coders=how.coders,
         batch_size=how.batch_size,
-        opener=Opener(view.store, watch.seen),
+        opener=Opener(view.store, watch.source),
         region=region,
         moves=moves if compiled else None,
         verbatim=scatter.verbatim,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reblock.engine.source_state import Seen
+from reblock.engine.source_state import SourceState
 from reblock.errors import ChangedError, StorageError
 from reblock.model import Medium, ReadHandle, Store
 
@@ -10,23 +10,23 @@ from reblock.model import Medium, ReadHandle, Store
 class Opener:
     """Opens objects through the medium of their store, inside its roots."""
 
-    def __init__(self, store: Store, seen: Seen | None = None) -> None:
-        """Without `seen` nothing is checked."""
-        self._medium, self._roots, self._seen = store.medium, store.roots, seen
+    def __init__(self, store: Store, state: SourceState | None = None) -> None:
+        """Without `state` nothing is checked."""
+        self._medium, self._roots, self._state = store.medium, store.roots, state
 
     def reader(self, key: str, *, direct: bool = False, number: int | None = None) -> ReadHandle:
         """Open an object for reading; FileNotFoundError where there is none. `direct` is a request.
 
         With the number of the object: a ChangedError if it looks different, or existed and is missing now.
         """
-        seen = self._seen if number is not None else None
+        state = self._state if number is not None else None
         try:
             handle = self._medium.reader(key, roots=self._roots, direct=direct)
         except FileNotFoundError:
-            if seen is not None and number is not None and not seen.knows(number, None):
+            if state is not None and number is not None and not state.knows(number, None):
                 raise changed(self._medium, key) from None
             raise
-        if seen is not None and number is not None and not seen.knows(number, handle.status()):
+        if state is not None and number is not None and not state.knows(number, handle.status()):
             handle.close()
             raise changed(self._medium, key)
         return handle

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import native
-from reblock.engine import source_state as seen
-from reblock.engine.source_state import Seen
+from reblock.engine import native, source_state
+from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
 from reblock.geometry import Box
 from reblock.storage.media.local import LOCAL
@@ -35,12 +34,12 @@ def view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> View:
 @needs_loop
 @pytest.mark.parametrize("share", [1, 2, 7, 100])
 def test_the_loop_and_numpy_see_the_same(share: int, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "_MOST_STAMPS", -(-30 // share))
-    monkeypatch.setattr(seen, "_BATCH", 4)
-    compiled = Seen(view)
+    monkeypatch.setattr(source_state, "_MOST_STAMPS", -(-30 // share))
+    monkeypatch.setattr(source_state, "_BATCH", 4)
+    compiled = SourceState(view)
     with monkeypatch.context() as without:
         without.setattr(native, "library", lambda: None)
-        slow = Seen(view)
+        slow = SourceState(view)
     assert compiled.start == slow.start
     assert np.array_equal(compiled.stamps.table, slow.stamps.table)
     assert compiled.start.present == 30 - 2
@@ -56,7 +55,7 @@ def test_the_loop_and_numpy_see_the_same(share: int, view: View, monkeypatch: py
 
 
 def test_objects_are_numbered_as_they_lie_in_the_store(view: View) -> None:
-    files = list(Seen(view).files())
+    files = list(SourceState(view).files())
     first = [f"x.zarr/c/{i}/{j}/{k}" for i in range(1, 6) for j in range(3) for k in range(2)]
     assert files == first
     for number in range(len(files)):
@@ -72,8 +71,8 @@ def test_objects_are_numbered_as_they_lie_in_the_store(view: View) -> None:
 def test_stamps_tell(share: int, built: bool, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     if not built:
         monkeypatch.setattr(native, "library", lambda: None)
-    monkeypatch.setattr(seen, "_MOST_STAMPS", -(-30 // share))
-    found = Seen(view)
+    monkeypatch.setattr(source_state, "_MOST_STAMPS", -(-30 // share))
+    found = SourceState(view)
     files = list(found.files())
     for number, path in enumerate(files):
         assert found.knows(number, LOCAL.status(path) if os.path.exists(path) else None)
@@ -86,7 +85,7 @@ def test_stamps_tell(share: int, built: bool, view: View, monkeypatch: pytest.Mo
 
 
 def test_suspects_are_listed(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Seen(view)
+    found = SourceState(view)
     os.chmod("x.zarr/c/3/1/0", 0o600)
     os.utime("x.zarr/c/4/1/0", ns=(0, 0))
     os.unlink("x.zarr/c/4/1/1")
@@ -96,14 +95,14 @@ def test_suspects_are_listed(view: View, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     assert found.differing(now) == ["x.zarr/c/4/1/0", "x.zarr/c/4/1/1"]
     assert now.present == found.start.present - 1
-    monkeypatch.setattr(seen, "_MOST_SUSPECTS", 2)
+    monkeypatch.setattr(source_state, "_MOST_SUSPECTS", 2)
     assert found.again(found.start.newest_ns + 1).suspects is None
 
 
 def test_one_changed_file_always_changes_the_sum(view: View) -> None:
-    before: Any = Seen(view).start
+    before: Any = SourceState(view).start
     for time in range(50):
         os.utime("x.zarr/c/3/1/0", ns=(0, time))
-        now = Seen(view).start
+        now = SourceState(view).start
         assert now.firm != before.firm
         before = now
