@@ -17,7 +17,7 @@ from reblock.storage.codecs.blosc_frame import HEADER_BYTES, read_header
 from reblock.storage.codecs.blosc_parts import BloscDivider
 from reblock.storage.codecs.compiled import address, library, memory
 from reblock.storage.codecs.in_place import STEP_BYTES, Behind
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, bound, integer, one_of
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer, one_of
 
 _MODULE = "numcodecs.blosc"
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
@@ -182,7 +182,7 @@ def _encoding_state(stage: Stage, unit_bytes: int, *, in_place: bool) -> int:  #
     return min(taken << 20, 3 * unit_bytes // 2)
 
 
-CODEC = Registration(
+CODEC = RegisteredCodec(
     "blosc",
     Role.COMPRESSOR,
     _decode,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
 from reblock.storage.codecs.in_place import append
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, Rule, integer, one_of
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, Rule, integer, one_of
 
 #: Bytes of a checksum.
 SUM_BYTES = 4
@@ -120,8 +120,8 @@ def _encode(job: EncodeJob) -> Flat:
     return np.concatenate([added, job.data]) if at_start(job.stage) else append(job.data, added, job.room)
 
 
-def _checksum(name: str, rules: Mapping[str, Rule], idle: Mapping[str, Any]) -> Registration:
-    return Registration(
+def _checksum(name: str, rules: Mapping[str, Rule], idle: Mapping[str, Any]) -> RegisteredCodec:
+    return RegisteredCodec(
         name, Role.CHECKSUM, _decode, _encode, rules=rules, idle=idle, size=lambda _, nbytes, __: nbytes + SUM_BYTES
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, integer, number
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, integer, number
 
 _TYPE = re.compile(
     r"[<>|=]?(?:b1|[iu][1248]|f[248]|c8|c16|bool|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128))"
@@ -68,10 +68,10 @@ def _normalize(settings: dict[str, Any], _: np.dtype[Any]) -> None:
         del settings["astype"]
 
 
-def _filter(name: str, *, wide: bool = False, **fields: Any) -> Registration:
+def _filter(name: str, *, wide: bool = False, **fields: Any) -> RegisteredCodec:
     work = _working(wide=wide)
     common = {"lossless": lambda _, __: False, "decoding_work": work, "encoding_work": work, "normalize": _normalize}
-    return Registration(name, Role.FILTER, _decode, _encode, **{**common, **fields})
+    return RegisteredCodec(name, Role.FILTER, _decode, _encode, **{**common, **fields})
 
 
 def _keeps_delta(stage: Stage, _: np.dtype[Any]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, bound, integer
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer
 
 
 def _unlz4(job: DecodeJob) -> Flat:
@@ -31,7 +31,7 @@ def _unbase64(job: DecodeJob) -> Flat:
     return np.frombuffer(base64.standard_b64decode(job.data.data), np.uint8)
 
 
-LZ4 = Registration(
+LZ4 = RegisteredCodec(
     "lz4",
     Role.COMPRESSOR,
     _unlz4,
@@ -43,7 +43,7 @@ LZ4 = Registration(
     renamed={"acceleration": "level"},
     defaults={"level": 1},
 )
-BASE64 = Registration(
+BASE64 = RegisteredCodec(
     "base64",
     Role.TEXT,
     _unbase64,

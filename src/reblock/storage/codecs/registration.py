@@ -1,4 +1,4 @@
-"""Registration: everything that the rest of reblock may know of one codec, in one record.
+"""RegisteredCodec: everything that the rest of reblock may know of one codec, in one record.
 
 A chain calls a codec through its registration, memory is counted by it, and metadata is checked by it. Codecs that
 have no registration are refused by name: stored metadata must not choose code to run.
@@ -53,7 +53,7 @@ class DecodeJob:
     """The codec's settings."""
     dtype: np.dtype[Any]
     """Type of the array's elements."""
-    codec: Registration
+    codec: RegisteredCodec
     """The codec."""
 
     @property
@@ -85,7 +85,7 @@ class EncodeJob:
     """The codec's settings."""
     dtype: np.dtype[Any]
     """Type of the array's elements."""
-    codec: Registration
+    codec: RegisteredCodec
     """The codec."""
 
     def by_numcodecs(self) -> Flat:
@@ -155,7 +155,7 @@ def _no_bytes(stage: Stage, dtype: np.dtype[Any], unit_bytes: int) -> int:  # no
 
 
 @dataclass(frozen=True)
-class Registration:
+class RegisteredCodec:
     """One codec."""
 
     name: str

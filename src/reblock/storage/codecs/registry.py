@@ -5,10 +5,10 @@ from __future__ import annotations
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Decoder
 from reblock.storage.codecs import blosc, checksums, filters, plain, shuffle, streams, zstd
-from reblock.storage.codecs.registration import Divider, Registration, Role
+from reblock.storage.codecs.registration import Divider, RegisteredCodec, Role
 
 #: By name.
-CODECS: dict[str, Registration] = {
+CODECS: dict[str, RegisteredCodec] = {
     one.name: one
     for one in (
         *(blosc.CODEC, zstd.CODEC, streams.GZIP, streams.ZLIB, streams.BZ2, streams.LZMA),
@@ -17,7 +17,7 @@ CODECS: dict[str, Registration] = {
 }
 
 
-def find(name: str) -> Registration:
+def find(name: str) -> RegisteredCodec:
     """The codec of a name; ValueError where there is none."""
     found = CODECS.get(name)
     if found is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, integer
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, integer
 
 
 def shuffle(data: Flat, width: int, out: Flat) -> Flat:
@@ -75,7 +75,7 @@ def _complete(settings: dict[str, Any], dtype: np.dtype[Any]) -> None:
     settings.setdefault("elementsize", dtype.itemsize)
 
 
-CODEC = Registration(
+CODEC = RegisteredCodec(
     "shuffle",
     Role.REORDER,
     _decode,

@@ -12,7 +12,7 @@ import numpy as np
 
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, bound, integer, one_of
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer, one_of
 from reblock.storage.codecs.zlib_streams import Container, compress, decompress
 
 #: Input and output of streaming decoders are cut into pieces of this size, so that no second copy is made.
@@ -76,7 +76,7 @@ def _copied(stage: Stage, unit_bytes: int, *, first: bool) -> int:  # noqa: ARG0
     return unit_bytes
 
 
-GZIP = Registration(
+GZIP = RegisteredCodec(
     "gzip",
     Role.COMPRESSOR,
     lambda job: _inflate(job, Container.GZIP, several=True),
@@ -86,7 +86,7 @@ GZIP = Registration(
     in_place=_copied,
     defaults={"level": 1},
 )
-ZLIB = Registration(
+ZLIB = RegisteredCodec(
     "zlib",
     Role.COMPRESSOR,
     lambda job: _inflate(job, Container.ZLIB, several=False),
@@ -130,7 +130,7 @@ def _preset(stage: Stage) -> int:
     return min(preset & 0x1F, 9) if isinstance(preset, int) else 6
 
 
-BZ2 = Registration(
+BZ2 = RegisteredCodec(
     "bz2",
     Role.COMPRESSOR,
     lambda job: _stream(bz2.BZ2Decompressor, job, several=True),
@@ -142,7 +142,7 @@ BZ2 = Registration(
     encoding_state=_bz2_state,
     defaults={"level": 1},
 )
-LZMA = Registration(
+LZMA = RegisteredCodec(
     "lzma",
     Role.COMPRESSOR,
     _unlzma,

@@ -11,7 +11,7 @@ from reblock.model.codec import ZSTD_HIGHEST, Stage
 from reblock.model.store import Decoder, Flat, Scratch
 from reblock.storage.codecs.compiled import StreamBuffer, address, library, memory
 from reblock.storage.codecs.in_place import STEP_BYTES, Behind
-from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registration, Role, bound, integer
+from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer
 
 _MODULE = "numcodecs.zstd"
 _LEVEL, _CHECKSUM = 100, 201
@@ -126,7 +126,7 @@ def _normalize(settings: dict[str, Any], _: np.dtype[Any]) -> None:
         settings["level"] = min(settings["level"], ZSTD_HIGHEST)
 
 
-CODEC = Registration(
+CODEC = RegisteredCodec(
     "zstd",
     Role.COMPRESSOR,
     _decode,
