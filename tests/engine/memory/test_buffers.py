@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import platform
-import subprocess
 import sys
 import threading
 from itertools import pairwise
@@ -221,40 +219,3 @@ def _told(start: int, what: str) -> list[str]:
         if rest and low.strip("0123456789abcdef") == "" and int(low, 16) <= start < int(rest.split()[0], 16):
             return next(more.split()[1:] for more in lines if more.startswith(f"{what}:"))
     raise AssertionError(f"nothing is mapped at {start:x}")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell of no single mapping")
-def test_what_codecs_freed_in_a_thread_goes_back_with_it() -> None:
-    """Measured in a process of its own, by what that holds."""
-    script = """
-import threading
-import numpy as np
-from reblock.engine.memory.buffers import Leaving, keep_freed_memory, return_freed_memory
-
-def held():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-def work():
-    own.leaving = Leaving()
-    for _ in range(3):
-        np.ones(20 << 20, np.uint8)
-    kept.append(held())
-    done.wait()
-
-own, kept, done = threading.local(), [], threading.Event()
-keep_freed_memory()
-before = held()
-thread = threading.Thread(target=work)
-thread.start()
-while not kept:
-    pass
-return_freed_memory()
-done.set()
-thread.join()
-print(kept[0] - before, held() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-    kept, left = map(int, done.stdout.split())
-    assert left < 4 << 20
-    assert kept > 16 << 20 or platform.libc_ver()[0] != "glibc"

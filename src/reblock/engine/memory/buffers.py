@@ -28,10 +28,6 @@ _SLOW_SECONDS = 1.5e-3
 _REGION_BYTES = 64 << 20
 #: How long to wait for memory before asking whether any can come.
 PATIENCE_SECONDS = 0.1
-#: Names of glibc's settings, and the size of blocks that it is to keep.
-_MMAP_THRESHOLD, _TRIM_THRESHOLD, _KEPT_BYTES = -3, -1, 64 << 20
-#: And of blocks that it is to return when a pass has ended.
-_TRIMMED_BYTES = 128 << 10
 #: The slot for what is stored of units.
 STORED = "stored"
 #: What is known of a write box, as the compiled loop has it.
@@ -260,44 +256,24 @@ def _nothing() -> None:
 
 
 @cache
-def _allocator() -> ctypes.CDLL | None:
-    """glibc, where that is what gives memory."""
+def _trim() -> Callable[[int], int] | None:
+    """Glibc's `malloc_trim`, where that is the allocator."""
     try:
-        found = ctypes.CDLL(None)
-        found.malloc.restype, found.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-        found.free.restype, found.free.argtypes = None, [ctypes.c_void_p]
-        found.mallopt, found.malloc_trim  # noqa: B018 - whether they are there
+        found = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
         return None
+    found.restype, found.argtypes = ctypes.c_int, [ctypes.c_size_t]
     return found
 
 
-def keep_freed_memory() -> None:
-    """Ask the allocator to keep what codecs free for the next unit, rather than to map and clear it anew each time.
-
-    What it keeps is what the units in flight took at once, which the budget counts.
-    """
-    if allocator := _allocator():
-        allocator.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
-        allocator.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-
-
 def return_freed_memory() -> None:
-    """Have the allocator return what it kept, and keep no more: what comes next has the same budget."""
-    if allocator := _allocator():
-        allocator.mallopt(_TRIM_THRESHOLD, _TRIMMED_BYTES)
-        allocator.malloc_trim(0)
+    """Have the allocator return what codecs freed: the next pass has the same budget.
 
-
-class Leaving:
-    """What a thread leaves when it ends; it looks after itself as a variable of that thread.
-
-    The allocator keeps memory for each thread, of which it returns the end only when the thread itself frees some.
+    This is a request, not a setting. The allocator's settings belong to the process that called us: glibc cannot tell
+    what they are, and setting one ends their adjustment for good.
     """
-
-    def __del__(self) -> None:
-        if allocator := _allocator():
-            allocator.free(allocator.malloc(_TRIMMED_BYTES))
+    if trim := _trim():
+        trim(0)
 
 
 class Coders:

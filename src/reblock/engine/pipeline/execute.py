@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from time import perf_counter, process_time
 
 from reblock.engine.memory.allocator import make_allocator
-from reblock.engine.memory.buffers import Region, Stopped, berths, keep_freed_memory, return_freed_memory
+from reblock.engine.memory.buffers import Region, Stopped, berths, return_freed_memory
 from reblock.engine.pipeline.boxes import Boxes, fill_element
 from reblock.engine.pipeline.dispatcher import Dispatcher
 from reblock.engine.pipeline.readers.choose import choose_reading, is_in_one_piece
@@ -51,10 +51,10 @@ def execute(
     if sweep.execution is None:
         raise UsageError("this pass has no execution: the planner fills it in when it chooses a plan")
     every = sweep.tasks.indices() if tasks is None else tasks
-    keep_freed_memory()
-    measured = _execute(sweep, sweep.execution, view, store, watch or Watch(), number, every)
-    return_freed_memory()
-    return measured
+    try:
+        return _execute(sweep, sweep.execution, view, store, watch or Watch(), number, every)
+    finally:
+        return_freed_memory()
 
 
 def _execute(
@@ -101,9 +101,6 @@ def _execute(
             pass
         except BaseException as error:  # noqa: BLE001 - raised again below, after the threads have ended
             stop.fail(error)
-        finally:
-            # Threads return the rest when they end.
-            return_freed_memory()
     # The next pass has the same budget.
     allocator.budget.close()
     measured = tally.measured

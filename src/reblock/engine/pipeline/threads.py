@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import local
 from typing import Self
 
-from reblock.engine.memory.buffers import Berths, Leaving, Region, Staging
+from reblock.engine.memory.buffers import Berths, Region, Staging
 
 
 class Threads:
@@ -30,7 +30,7 @@ class Threads:
 
 
 def _begin(own: local, region: Region, berths: Berths | None) -> None:
-    own.leaving, own.scratch = Leaving(), Staging(region, berths)
+    own.scratch = Staging(region, berths)
 
 
 def _run(own: local, job: Callable[..., None], arguments: tuple[object, ...]) -> None:
