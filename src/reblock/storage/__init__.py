@@ -1,1 +1,1 @@
-"""Storage adapters: where bytes lie and what they mean, one module per format."""
+"""Storage adapters: where bytes are and what they mean, one package per format."""

@@ -1,8 +1,8 @@
-"""zlib and gzip streams by the fastest library at hand: libdeflate where it is installed, else the standard library.
+"""zlib and gzip streams by the fastest available library: libdeflate if it is installed, else the standard library.
 
-Both are told all sizes beforehand, hold no lock of the interpreter while they work, and make streams that any zlib
-reads. What compresses worst takes longest: shuffled elements start with the lowest bytes of all numbers, which are
-often noise, and a compressor searches them in vain. So what looks like noise at the start is stored as it is ::
+Both know all sizes beforehand, release the interpreter's lock, and make streams that any zlib reads. Incompressible
+data takes longest: shuffled elements start with the lowest bytes of all numbers, which are often noise, and a
+compressor searches them in vain. So noise at the start is stored uncompressed ::
 
     header ─ stored noise, pieces of 64 KiB ─ deflate of the rest ─ checksum
 """
@@ -21,49 +21,49 @@ from reblock.model.store import Flat, Scratch, fresh
 from reblock.storage.codecs.compiled import library, memory
 from reblock.storage.codecs.in_place import moved
 
-#: libdeflate's level for each of zlib's: the fastest whose output is no larger, but for a few per cent.
+#: libdeflate's level for each of zlib's: the fastest whose output is at most a few per cent larger.
 _LEVELS = (0, 4, 4, 4, 4, 6, 7, 8, 9, 9)
-#: Bytes that are looked at, and stored, together: at most 65535, and whole words.
+#: Bytes that are examined and stored together: at most 65535, and whole words.
 _PIECE_BYTES = 65528
-#: Bytes of a piece whose values are counted together, and every how many of them one is looked at. The step has no
-#: divisor in common with the size of any element.
+#: Bytes of a piece whose values are counted together, and the step between the counted ones. The step has no divisor in
+#: common with the size of any element.
 _COUNTED_BYTES, _STEP = _PIECE_BYTES // 4, 5
-#: Repeats of values beyond those of noise, as a share, from which on they are worth to be encoded.
+#: The share of repeated values, beyond that of noise, from which on encoding is worthwhile.
 _UNEVEN = 0.03
-#: Words of a piece that may be like another one: a match or two saves nothing.
+#: The most repeated words in a piece of noise: a match or two saves nothing.
 _SAME_WORDS = 32
-#: Every how many pieces words are searched.
+#: Words are searched in every n-th piece.
 _SEARCHED = 4
 
 
 class Container(Enum):
-    """What is around a deflate stream: its name, and zlib's number for it."""
+    """The container of a deflate stream: its name, and zlib's number for it."""
 
     ZLIB = ("zlib", 15)
     GZIP = ("gzip", 31)
 
     @property
     def window(self) -> int:
-        """What the standard library calls `wbits`."""
+        """The standard library's `wbits`."""
         return self.value[1]
 
 
 def _library() -> Any:
-    """Libdeflate's functions; None where they are not at hand."""
+    """Libdeflate's functions; None if they are not available."""
     return library("deflate._deflate")
 
 
 # -------------------------------------------------------------------- encoding
 def most_bytes(size: int) -> int:
-    """Most bytes that a stream of so many takes: no block of the library's is smaller than 5,000 bytes."""
+    """The most bytes that a stream of `size` bytes takes: no block of the library is smaller than 5,000 bytes."""
     return size + 5 * (size // 5000 + 1) + 32
 
 
 def compress(data: Flat, level: int, container: Container, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
     """A stream that holds the bytes; `level` is zlib's, -1 to 9.
 
-    It goes to the room for it, if that is large enough, and bytes that lie there themselves to scratch memory before;
-    else it goes to scratch memory.
+    It is written to `room` if that is large enough, after moving bytes that are there to scratch memory; otherwise it
+    is written to scratch memory.
     """
     if room is None or room.size < most_bytes(data.size):
         room = scratch("stored", most_bytes(data.size))
@@ -87,7 +87,7 @@ def compress(data: Flat, level: int, container: Container, room: Flat | None = N
 
 
 def _pack(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
-    """Compress into a room that is large enough; how many bytes that took."""
+    """Compress into a large enough room; returns the number of bytes."""
     functions = _library()
     if functions is None:
         packed = zlib.compress(data.data, level, window)
@@ -106,11 +106,11 @@ def _pack(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
 
 
 def _frame(data: Flat, container: Container) -> tuple[bytes, bytes]:
-    """What comes before and after a deflate stream."""
+    """The bytes before and after a deflate stream."""
     sums = _sums()
     if container is Container.ZLIB:
         return b"\x78\x5e", sums.adler32(data).to_bytes(4, "big")
-    # No time of day: equal chunks have equal bytes.
+    # Without a time, so that equal chunks have equal bytes.
     sizes = np.array([sums.crc32(data), data.size & 0xFFFF_FFFF], "<u4")
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff", sizes.tobytes()
 
@@ -126,11 +126,11 @@ def _sums() -> Any:
 
 
 def noise_bytes(data: Flat) -> int:
-    """How many bytes at the start are noise to a compressor, in whole pieces."""
+    """The number of bytes at the start that are noise to a compressor, in whole pieces."""
     size = 0
     while size + _PIECE_BYTES <= data.size:
         piece = data[size : size + _PIECE_BYTES]
-        # Values tell most; a search for words takes longer, and what it finds goes on for many pieces.
+        # Values reveal most; a search for words takes longer, and its result holds for many pieces.
         if not _is_even(piece) or (not size // _PIECE_BYTES % _SEARCHED and _repeats(piece)):
             break
         size += _PIECE_BYTES
@@ -141,23 +141,23 @@ def _is_even(piece: Flat) -> bool:
     """Whether all values are about as frequent in every part of a piece, so that shorter codes gain nothing."""
     parts = piece.reshape(-1, _COUNTED_BYTES)[:, ::_STEP]
     number = parts.shape[1]
-    # An estimate without bias of how often two values are the same: 1/256 for noise.
+    # An unbiased estimate of how often two values are equal: 1/256 for noise.
     most = (1 + _UNEVEN) * number * (number - 1) / 256
     counts = (np.bincount(part, minlength=256) for part in parts)
     return all(int(count @ (count - 1)) <= most for count in counts)
 
 
 def _repeats(piece: Flat) -> bool:
-    """Whether words come twice in a piece, so that references to earlier ones gain something."""
+    """Whether words repeat in a piece, so that references to earlier ones save space."""
     words = np.sort(piece.view(np.uint32))
     return int(np.count_nonzero(words[1:] == words[:-1])) > _SAME_WORDS
 
 
 # -------------------------------------------------------------------- decoding
 def decompress(data: Flat, out: Flat, container: Container) -> bool:
-    """Whether a stream was decoded that fills `out`, and nothing follows it.
+    """Decode a stream; returns whether it fills `out` and nothing follows it.
 
-    Where it was not, the standard library can say why, and takes streams in several parts.
+    If not, the standard library can report the reason, and accepts streams in several parts.
     """
     functions = _library()
     machine = functions.libdeflate_alloc_decompressor() if functions is not None and out.size else None
