@@ -79,7 +79,7 @@ class BlocksStore(RawByExtent):
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
         extent = self.place(index)
         self._look_at(index, extent)
-        return [extent for _ in units]
+        return [extent] * len(units)
 
     def object_files(self, outer: Index, last: range) -> Sequence[str]:
         return [os.path.join(self.path, self.manifest.file_name((*outer, index))) for index in last]

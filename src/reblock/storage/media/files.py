@@ -12,7 +12,8 @@ from reblock.errors import DiskError, FormatError
 from reblock.model.medium import FILE, FOLDER, LINK
 from reblock.model.store import Bytes
 
-_KINDS = {
+#: What file modes mean, in words.
+KINDS = {
     stat.S_IFDIR: FOLDER,
     stat.S_IFREG: FILE,
     stat.S_IFLNK: LINK,
@@ -88,7 +89,7 @@ def sync(path: str) -> None:
 
 def kind_of(mode: int) -> str:
     """The kind of a file, in words."""
-    return _KINDS.get(stat.S_IFMT(mode), "something else")
+    return KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def is_number_below(name: str, count: int) -> bool:
