@@ -81,6 +81,13 @@ def test_an_untouched_copy_holds(project: Path) -> None:
         pytest.param("engine/chain.py", "from reblock.cost import traffic", "engine", id="engine imports cost"),
         pytest.param("engine/native/__init__.py", "import reblock.passes", "engine", id="engine imports passes"),
         pytest.param("storage/npy/format.py", "import reblock.storage.zarr", "formats", id="npy imports zarr"),
+        pytest.param("storage/library.py", "import reblock.storage.zarr", "neutral", id="library imports zarr"),
+        pytest.param(
+            "storage/blocks/library.py",
+            "from reblock.storage.blocks.manifest import read_manifest",
+            "second-readers",
+            id="the second reader of blocks imports the first",
+        ),
         pytest.param("planner/__init__.py", "import h5py", "planning", id="planner imports h5py"),
         pytest.param("cost/__init__.py", "from zarr import open_array", "planning", id="cost imports zarr"),
         pytest.param("model/__init__.py", "from os import open", "planning", id="model imports os"),

@@ -33,6 +33,7 @@ ALLOWED = {
     "api/machine.py": "reads the memory limits of this machine",
     "api/request.py": "reads the description of a device",
     "api/recall.py": "looks for the description of a device",
+    "api/planfile.py": "writes and reads files of plans",
     "engine/native/loading.py": "looks for the compiled library",
     # Runs: lock, staging, journal, publishing, scratch and free space.
     "runs/apart.py": _NEXT,
@@ -44,7 +45,7 @@ ALLOWED = {
     "runs/space.py": _NEXT,
     "runs/staging.py": _NEXT,
     "runs/unfinished.py": _NEXT,
-    "api/job.py": _NEXT,
+    "api/running.py": _NEXT,
 }
 
 #: Functions of modules that touch files; None = all of them.
