@@ -77,6 +77,7 @@ class PlainFormat:
 
     name = "plain"
     suffixes = (".plain",)
+    checksum = ""  # no place for one
 
     def probe(self, path: str) -> bool:
         if not os.path.isfile(path):
