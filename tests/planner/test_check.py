@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reblock.cost import PRESETS
+from reblock.cost import PRESETS, estimate
 from reblock.errors import InfeasibleError, UsageError
 from reblock.geometry import Grid
 from reblock.model import PIECE_BYTES, Access, Layout, Pass, Plan, Problem
@@ -114,3 +114,41 @@ def test_passes_that_interleave_share_tasks_and_scratch() -> None:
         check(plan(halves, whole, middle), wanted)
     with pytest.raises(UsageError, match="may not reach over several tasks"):
         check(plan(halves, halves, layout((40, 30))), wanted)
+
+
+def chain(arrays: int, target: str = "") -> tuple[Plan, Problem]:
+    """A plan through equal intermediate arrays, all but one of which may lie in the target's space or in scratch."""
+    wanted = problem("", target)
+    one = choose(wanted, strategy="naive").plan
+    between = layout((40, 4))
+    first = replace(one.passes[0], write_access=Access.UNITS, execution=None)
+    return replace(one, passes=(first,) * (arrays + 1), scratch=(between,) * arrays), wanted
+
+
+def test_every_second_array_may_lie_in_the_targets_space() -> None:
+    plan, wanted = chain(3)
+    check(plan, wanted)
+    both = replace(plan, scratch_in_target=True)
+    check(both, wanted)
+    assert [both.in_target(number) for number in range(3)] == [False, True, False]
+    assert both.along(1, 2, 3) == [1, 2, 3, 2, 3]
+    assert not any(plan.in_target(number) for number in range(3))
+    size = wanted.source.nbytes
+    assert [estimate(one, wanted).scratch_bytes for one in (plan, both)] == [2 * size, size]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "target", "changes", "message"),
+    [
+        (1, "", {}, "only three passes"),
+        (2, "", {"interleaved": True}, "only three passes"),
+        (2, "zstd:3", {}, "an encoded target may be smaller"),
+        (2, "", {"scratch": (Layout.raw("<f8", Grid.of(SHAPE, (40, 4))), layout((40, 4)))}, "larger than the target"),
+    ],
+)
+def test_an_array_that_cannot_lie_in_the_targets_space(
+    arrays: int, target: str, changes: dict[str, object], message: str
+) -> None:
+    plan, wanted = chain(arrays, target)
+    with pytest.raises(UsageError, match=message):
+        check(replace(plan, scratch_in_target=True, **changes), wanted)

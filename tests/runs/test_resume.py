@@ -275,6 +275,38 @@ def test_intermediate_arrays_are_gone_on_with(scratch: str | None, at: float) ->
         assert os.listdir(scratch) == []
 
 
+#: Scratch has room for one array, so the first of two lies in the target's space.
+IN_TARGET = {
+    "chunks": "32,5,1",
+    "memory": 9000,
+    "strategy": "multipass",
+    "device": "hdd",
+    "scratch_limit": 32 * 40 * 24 * 4,
+}
+
+
+@pytest.mark.parametrize("scratch", [None, "scratch"])
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
+def test_arrays_in_the_targets_space_are_gone_on_with(scratch: str | None, at: float) -> None:
+    options: dict[str, Any] = dict(IN_TARGET)
+    if scratch:
+        os.mkdir(scratch)
+        options["scratch"] = scratch
+    plan = reblock.plan("x.npy", "y/", **IN_TARGET).plan
+    assert plan.scratch_in_target
+    start("y/", at=at, **options)
+    found = reblock.status("y/")
+    assert found is not None
+    folders = {name for name in os.listdir(Staging("y/").scratch) if name.isdecimal()}
+    if scratch:
+        assert folders <= {str(number) for number in range(len(plan.scratch)) if plan.in_target(number)}
+        (kept,) = os.listdir(scratch)
+        assert all(not plan.in_target(int(name)) for name in os.listdir(os.path.join(scratch, kept)))
+    report = finish("y/", **options)
+    assert report.resumed_boxes == found.finished_boxes > 0
+    assert report.predicted.scratch_bytes <= IN_TARGET["scratch_limit"]
+
+
 def test_clean_removes_scratch_wherever_it_is() -> None:
     os.mkdir("scratch")
     start("y.npy", scratch="scratch", **TWO_PASSES)

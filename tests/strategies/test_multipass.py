@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
@@ -18,7 +19,7 @@ from reblock.model import Layout, Plan, Problem
 from reblock.passes.family import needed_bytes
 from reblock.planner.check import check
 from reblock.strategies import strategies
-from reblock.strategies.multipass import propose
+from reblock.strategies.multipass import _betweens, _pieces, _Routes, propose
 from reblock.testing.problems import problems
 
 NVME = PRESETS["nvme"]
@@ -224,3 +225,44 @@ def test_a_crop_of_a_transposed_file() -> None:
 def test_arrays_without_room(shape: tuple[int, ...]) -> None:
     problem = Problem(encoded(shape, tuple(2 for _ in shape)), encoded(shape, tuple(1 for _ in shape)), 10**6, NVME)
     served(problem, propose(problem))
+
+
+# ------------------------------------------------------------------ routes, divided again
+def test_a_route_is_divided_again_where_its_parts_have_no_single_pass() -> None:
+    """Fig. 4 recursively: not even s → B1 → t with each part divided once finds templates; divided twice it does."""
+    shape = (4096, 1024)
+    layouts = [
+        replace(Layout.raw("u1", Grid.of(shape, chunks)), partial_reads=False, partial_writes=False)
+        for chunks in ((4096, 2), (2, 256))
+    ]
+    problem = Problem(*layouts, 9920, PRESETS["hdd"])
+    source, target = _pieces(problem)
+    found = {}
+    for levels in range(4):
+        routes = []
+        for blocks in _betweens(source.largest, target.largest):
+            chain = [Layout.raw("u1", Grid.of(shape, chunks)) for chunks in blocks]
+            with suppress(Refused):
+                routes.append(_Routes().through(problem, chain, levels))
+        found[levels] = {len(passes) for passes, _ in routes}
+    assert found == {0: set(), 1: set(), 2: {4}, 3: {4}}
+    plan = propose(problem)
+    check(plan, problem)
+
+
+# ------------------------------------------------------------------ the target's space
+@pytest.mark.parametrize("part", [1, 2])
+def test_scratch_for_one_array_is_enough_with_the_targets_space(part: int) -> None:
+    shape = (64, 1024, 64)
+    layouts = [Layout.raw("u2", Grid.of(shape, chunks)) for chunks in ((64, 1, 16), (8, 1024, 4))]
+    limit = part * layouts[0].nbytes
+    problem = Problem(*layouts, 50_270, PRESETS["hdd"], scratch_bytes=limit)
+    plan = propose(problem)
+    check(plan, problem)
+    assert len(plan.scratch) >= 2
+    assert plan.scratch_in_target == (part == 1)
+    assert estimate(plan, problem).scratch_bytes == limit
+    # An encoded target may turn out smaller than the array that would lie in its space.
+    encoded = replace(layouts[1], codec="zstd", partial_reads=False, partial_writes=False)
+    with suppress(Refused):
+        assert not propose(replace(problem, target=encoded)).scratch_in_target

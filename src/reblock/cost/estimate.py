@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, Protocol
 
@@ -87,8 +88,7 @@ def steady_seconds(plan: Plan, problem: Problem) -> float:
 def estimate_passes(plan: Plan, problem: Problem) -> list[Sweep]:
     """Price every pass of a plan."""
     sides = plan.sides(problem.source, problem.target)
-    first, scratch, last = problem.devices
-    devices = [first, *(scratch for _ in plan.scratch), last]
+    devices = plan.along(*problem.devices)
     return [
         estimate_pass(sweep, source, target, plan, (devices[k], devices[k + 1]))
         for k, (sweep, source, target) in enumerate(sides)
@@ -124,7 +124,7 @@ def total(sweeps: list[Sweep], plan: Plan, problem: Problem) -> Cost:
 def scratch_bytes(plan: Plan) -> int:
     """Intermediate arrays that exist at the same time: the one that is read and the one that is written."""
     volume = prod(plan.passes[0].tasks.largest) if plan.interleaved else prod(plan.shape)
-    sizes = [volume * layout.itemsize for layout in plan.scratch]
+    sizes = [0 if plan.in_target(k) else volume * layout.itemsize for k, layout in enumerate(plan.scratch)]
     return max((a + b for a, b in zip([0, *sizes], [*sizes, 0], strict=True)), default=0)
 
 
@@ -221,7 +221,9 @@ def _bytes_again(problem: Problem) -> int:
     return int((read * np.ceil(met / room)).sum())
 
 
+@lru_cache(maxsize=128)
 def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:
+    """The counts of a pass that touches every object of a layout once."""
     ways = [traffic(layout.objects.clipped(), layout, access, writing=writing) for access in Access]
     return Traffic(*(min(getattr(way, field.name) for way in ways) for field in fields(Traffic)))
 

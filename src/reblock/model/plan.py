@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from reblock.geometry.values import boolean, integer, integers, items, members, 
 from reblock.model.execution import Execution
 from reblock.model.layout import Access, Layout
 from reblock.units import format_size
+
+#: A value for each end of a pass: of the source, of scratch, of the target.
+End = TypeVar("End")
 
 #: Keys of a pass in JSON.
 _PASS_KEYS = (
@@ -124,6 +127,8 @@ class Plan:
     """Memory that the engine may allocate: what the plan needs, and room for writes to lag behind reads."""
     divided: bool = False
     """Whether the source's chunks are read in parts that their codec decodes one by one."""
+    scratch_in_target: bool = False
+    """Whether every second intermediate array, back from the last but one, lies in the target's space (DRA, Fig. 7)."""
 
     def __repr__(self) -> str:
         passes = "1 pass" if len(self.passes) == 1 else f"{len(self.passes)} passes"
@@ -133,6 +138,15 @@ class Plan:
         """Each pass with the layout it reads and the layout it writes."""
         chain = [source, *self.scratch, target]
         return list(zip(self.passes, chain, chain[1:], strict=False))
+
+    def in_target(self, number: int) -> bool:
+        """Whether an intermediate array lies in the target's space, which is empty until the last pass."""
+        return self.scratch_in_target and (len(self.scratch) - number) % 2 == 0
+
+    def along(self, source: End, scratch: End, target: End) -> list[End]:
+        """One value for each array that the plan reads or writes, by where it lies."""
+        between = [target if self.in_target(number) else scratch for number in range(len(self.scratch))]
+        return [source, *between, target]
 
     def to_json(self) -> dict[str, Any]:
         """A document that stays small for any number of chunks; `from_json` gives the plan back."""
@@ -149,6 +163,7 @@ class Plan:
             "coders": self.coders,
             "memory_bytes": self.memory_bytes,
             "divided": self.divided,
+            "scratch_in_target": self.scratch_in_target,
         }
 
     @classmethod
@@ -166,6 +181,7 @@ class Plan:
             integer(found["coders"], "coders", least=1),
             integer(found["memory_bytes"], "memory_bytes"),
             boolean(found["divided"], "divided"),
+            boolean(found["scratch_in_target"], "scratch_in_target"),
         )
 
 

@@ -21,11 +21,9 @@ def check(plan: Plan, problem: Problem) -> None:
     for number, (made, source, target) in enumerate(sides, 1):
         _check_pass(made, source, target, number)
     if plan.interleaved:
-        tasks = plan.passes[0].tasks
-        if any(made.tasks != tasks for made in plan.passes):
-            raise UsageError("passes that interleave must share their task grid")
-        if not all(tasks.covers(layout.objects.clipped()) for layout in plan.scratch):
-            raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
+        _check_interleaved(plan)
+    if plan.scratch_in_target:
+        _check_target_space(plan, problem)
     needs = needed_bytes(plan, problem)
     if not problem.held:
         granted = [max(made.execution.memory_bytes, plan.memory_bytes) for made in plan.passes if made.execution]
@@ -40,6 +38,25 @@ def check(plan: Plan, problem: Problem) -> None:
             _check_execution(made, made.execution, source, target, number)
             if plan.divided != problem.source.divided:
                 raise UsageError("the plan reads the source's chunks in parts, or whole, and the problem does not")
+
+
+def _check_interleaved(plan: Plan) -> None:
+    """Whether passes can run task by task."""
+    tasks = plan.passes[0].tasks
+    if any(made.tasks != tasks for made in plan.passes):
+        raise UsageError("passes that interleave must share their task grid")
+    if not all(tasks.covers(layout.objects.clipped()) for layout in plan.scratch):
+        raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
+
+
+def _check_target_space(plan: Plan, problem: Problem) -> None:
+    """Whether every second intermediate array may lie in the target's space, which is empty until the last pass."""
+    if plan.interleaved or len(plan.scratch) < 2:
+        raise UsageError("only three passes or more, one after the other, can keep an array in the target's space")
+    if problem.target.encoded:
+        raise UsageError("an encoded target may be smaller than the intermediate arrays in its space")
+    if any(layout.nbytes > problem.target.nbytes for k, layout in enumerate(plan.scratch) if plan.in_target(k)):
+        raise UsageError("an intermediate array is larger than the target, and cannot lie in its space")
 
 
 def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None:

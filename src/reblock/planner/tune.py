@@ -79,8 +79,7 @@ def _tuned(plan: Plan, problem: Problem, tune: Callable[[Pass, Layout, Layout, t
     """A plan with each pass changed; the plan itself where that does not fit."""
     if plan.interleaved or problem.held:
         return plan
-    first, scratch, last = problem.devices
-    devices = [first, *(scratch for _ in plan.scratch), last]
+    devices = plan.along(*problem.devices)
     sides = plan.sides(problem.source, problem.target)
     passes = tuple(tune(*side, (devices[k], devices[k + 1])) for k, side in enumerate(sides))
     try:

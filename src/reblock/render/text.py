@@ -239,7 +239,9 @@ def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], title: str) -> list[str]:
         lines[0] += ", passes alternate task by task"
     if len(plan.passes) == 1:
         return [*lines, *_pass_lines(plan.passes[0], sweeps[0], indent=2)]
-    ends = ["source", *(f"scratch of {layout_text(layout)}" for layout in plan.scratch), "target"]
+    kinds = plan.along("", "scratch", "target's space")[1:-1]
+    ends = [f"{kind} of {layout_text(layout)}" for kind, layout in zip(kinds, plan.scratch, strict=True)]
+    ends = ["source", *ends, "target"]
     for number, (made, sweep) in enumerate(zip(plan.passes, sweeps, strict=True)):
         lines += fields([(f"pass {number + 1}", f"{ends[number]} → {ends[number + 1]}")])
         lines += _pass_lines(made, sweep, indent=4)

@@ -280,9 +280,15 @@ class Attempt:
         layout = self.format.layout(self.schema)
         needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.reach, done=done)]
         if self.plan.scratch and not resumed:
-            files = max(layout.objects.count for layout in self.plan.scratch)
             folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
-            needs.append(Need(folder, scratch_bytes(self.plan), files, certain=True))
+            counts = [layout.objects.count for layout in self.plan.scratch]
+            places = self.plan.along("", folder, self.staging.parent)[1:-1]
+            files = {place: max(n for n, at in zip(counts, places, strict=True) if at == place) for place in places}
+            # Arrays in the target's space take bytes that are counted for the target.
+            needs += [
+                Need(place, scratch_bytes(self.plan) if place == folder else 0, n, certain=True)
+                for place, n in files.items()
+            ]
         return check_space(needs)
 
     # ---------------------------------------------------------------- the work
@@ -317,7 +323,10 @@ class Attempt:
             settle=native.settle if native.library() else None,
         )
         with self._kept(ledger), self._disk_errors():
-            with ledger, KeptScratch(self.plan, self._scratch, ledger) as scratch:
+            with (
+                ledger,
+                KeptScratch(self.plan, self._scratch, ledger, target_folder=self.staging.scratch) as scratch,
+            ):
                 self._between = scratch
                 store = self._open(journal, ledger)
                 try:

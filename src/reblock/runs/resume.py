@@ -100,7 +100,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             ledger.note(forget=[number])
         elif number in begun:
             try:
-                side = destination_of(scratch.reopen(number), sweep, scratch.folder)
+                side = destination_of(scratch.reopen(number), sweep, scratch.folder_of(number))
             except StorageError:
                 ledger.note(forget=[number])
                 continue

@@ -80,10 +80,13 @@ class ScratchFolder:
 class KeptScratch(ScratchFolder):
     """Intermediate arrays that outlive the run, so that another one goes on with them."""
 
-    def __init__(self, plan: Plan, folder: str, ledger: GroupCommit) -> None:
+    def __init__(self, plan: Plan, folder: str, ledger: GroupCommit, *, target_folder: str | None = None) -> None:
+        """`target_folder` holds the arrays that the plan keeps in the target's space; None = `folder` holds all."""
         super().__init__(plan, os.path.dirname(folder))
         self.folder = folder
         self._private: PrivateFolder | None = None
+        self._target_folder = target_folder if plan.scratch_in_target and target_folder != folder else None
+        self._in_target: PrivateFolder | None = None
         self._ledger = ledger
         self._found: dict[int, Store] = {}
         self._spent: dict[int, Spent] = {}
@@ -92,12 +95,27 @@ class KeptScratch(ScratchFolder):
         if self._plan.scratch:
             self._private = PrivateFolder.make(self.folder)
             self.folder = self._private.reach
+            if self._target_folder is not None:
+                self._in_target = PrivateFolder.make(self._target_folder)
         return self
+
+    def _private_of(self, number: int) -> PrivateFolder | None:
+        """The folder that holds one array."""
+        return self._in_target if self._in_target is not None and self._plan.in_target(number) else self._private
+
+    def folder_of(self, number: int) -> str:
+        """Path of the folder that holds one array."""
+        private = self._private_of(number)
+        return self.folder if private is None else private.reach
+
+    def path(self, number: int) -> str:
+        """Path of one array."""
+        return os.path.join(self.folder_of(number), str(number))
 
     def check_place(self) -> None:
         """StorageError where somebody has moved or replaced the folder."""
-        if self._private is not None:
-            self._private.check_place()
+        for private in filter(None, (self._private, self._in_target)):
+            private.check_place()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -105,8 +123,8 @@ class KeptScratch(ScratchFolder):
         """What is left is needed by the next run; the staging's end is its end."""
         for spent in self._spent.values():
             spent.close()
-        if self._private is not None:
-            self._private.close()
+        for private in filter(None, (self._private, self._in_target)):
+            private.close()
 
     def reopen(self, number: int) -> Store:
         """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
@@ -121,7 +139,7 @@ class KeptScratch(ScratchFolder):
             store = super().make(number)
         if not self._plan.interleaved:
             # Interleaved passes use the same array again for every task: only what they make of it counts.
-            side = destination_of(store, self._plan.passes[number], self.folder)
+            side = destination_of(store, self._plan.passes[number], self.folder_of(number))
             self._ledger.watch(number, side)
             if side.alone and are_few(self._plan, number):
                 made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)
@@ -139,8 +157,9 @@ class KeptScratch(ScratchFolder):
         self._remove(number)
 
     def _remove(self, number: int) -> None:
-        if self._private is not None:
-            self._private.remove(str(number))
+        private = self._private_of(number)
+        if private is not None:
+            private.remove(str(number))
 
 
 class Spent:

@@ -8,26 +8,30 @@
       └┴┴┴┴┴┴┴┘       └─┴─┴─┴─┘       └───────┘    and written twice, and that is all.
 
 DRA's intermediate blocks lie at equal distances between s and t: one, B1 = √(s·t), or two, B2 = ∛(s²·t) and
-B3 = ∛(s·t²); each leg is a single pass over templates, or again several. Beside them stand the blocks that memory
-itself suggests: R, as many source blocks as fit, and M, as many target blocks as fit, each grown along the axes on
-which the other is longer. Then the pieces R ∪ M are all that moves: written when an R box is in memory, read when an
-M box is. Where those pieces are too small for the device, more passes go through boxes between R and M, as large as
-they are, whose pieces are larger. Intermediate arrays are raw, so pieces may be objects of their own, or parts of
-objects M or R whose axes lie on disk such that a piece is one run; the cheapest by predicted seconds is taken.
+B3 = ∛(s·t²). Each part of the way is a single pass over templates, or goes through more arrays in the same way.
 
-Scratch holds whole arrays, at most two at a time, or where that is more than allowed (and where it costs nothing) only
-one template at a time: the passes share a task grid and are run task by task.
+Beside them stand the blocks that memory itself suggests: R, as many source blocks as fit, and M, as many target blocks
+as fit, each grown along the axes on which the other is longer. Then the pieces R ∪ M are all that moves: written when
+an R box is in memory, read when an M box is. Where those pieces are too small for the device, more passes go through
+boxes between R and M, as large as they are, whose pieces are larger. Intermediate arrays are raw, so pieces may be
+objects of their own, or parts of objects M or R whose axes lie on disk such that a piece is one run. The plan with the
+least predicted time is taken.
+
+Scratch holds whole arrays, at most two at a time. Where that is more than allowed, or costs nothing, it holds one
+template at a time: the passes share a task grid and run task by task. With three passes or more it may also hold one
+array at a time, as in Fig. 7: every second array, back from the last but one, lies in the target's space, which is
+empty until the last pass.
 
 Krishnamoorthy et al., "Layout transformation support for the disk resident arrays framework", sections 4.3 and 5.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, permutations
-from math import prod
+from math import inf, prod
 
 from reblock.cost.estimate import estimate, ideal_seconds
 from reblock.errors import Refused
@@ -48,39 +52,42 @@ from reblock.passes.templates import (
 from reblock.units import format_size
 
 #: Orders in which the axes of a box are tried for growth.
-MANY_ORDERS = 6
+MAX_ORDERS = 6
 
 #: Parts of the budget that boxes may take, largest first: codecs and units in flight need the rest.
 SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
 
 
-#: Templates to look at for each leg.
-LOOKS = 16
+#: Templates that are tried for each single pass of a route, and single passes in all.
+LOOKS, MAX_SINGLE_PASSES = 16, 24
 
-#: Passes between the first and the last that are tried.
-MANY_STAGES = 4
+#: How often parts of a route are divided again.
+MAX_LEVELS = 3
 
-#: R and M.
+#: Most passes between the first and the last through boxes that fill the memory.
+MAX_STAGES = 4
+
+#: Two grids: R and M, or the blocks of both ends.
 Pair = tuple[Grid, Grid]
+
+#: Passes, and the arrays between them.
+Route = tuple[list[Pass], list[Layout]]
 
 
 def propose(problem: Problem) -> Plan:
     """The intermediate blocks that move the data fastest inside the budgets of memory and scratch."""
     found = _Candidates(problem)
-    limit = problem.memory_bytes // 8
-    source, target = pieces(problem.source, limit, writing=False), pieces(problem.target, limit, writing=True)
+    source, target = _pieces(problem)
     pairs = list(_boxes(problem, source, target))
     for plan in _merged_plans(problem, pairs, source, target):
         found.add(plan)
-    for stages in range(1, MANY_STAGES + 1):
+    for stages in range(1, MAX_STAGES + 1):
         if found.best is None or found.seconds > _least_seconds(problem, [_one_file(problem)] * (stages + 1)):
             for plan in _staged_plans(problem, pairs, target, stages):
                 found.add(plan)
-    for place, blocks in enumerate(_betweens(source.largest, target.largest)):
-        chain = [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
-        if found.best is None or found.seconds > _least_seconds(problem, chain):
-            with suppress(Refused):
-                found.add(_plan(problem, *_route(problem, chain, again=place == 0)))
+    if found.best is not None or _least_memory(problem) <= problem.memory_bytes:
+        for plan in _Routes().plans(problem, lambda: inf if found.best is None else found.seconds):
+            found.add(plan)
     if found.best is None:
         found.add(_smallest(problem))
     if found.best is None:
@@ -119,6 +126,7 @@ class _Candidates:
         if needs > problem.memory_bytes:
             self.needs.append(needs)
             return
+        plan = _within_scratch(plan, problem)
         cost, objects = estimate(plan, problem), _scratch_objects(plan)
         if problem.scratch_bytes is not None and cost.scratch_bytes > problem.scratch_bytes:
             self.scratch.append(cost.scratch_bytes)
@@ -144,10 +152,22 @@ class _Candidates:
         )
 
 
+def _within_scratch(plan: Plan, problem: Problem) -> Plan:
+    """The plan, with arrays in the target's space where scratch has room for one of them and not for two (Fig. 7)."""
+    limit, sizes = problem.scratch_bytes, [layout.nbytes for layout in plan.scratch]
+    possible = len(sizes) > 1 and not plan.interleaved and not problem.target.encoded
+    if limit is None or not possible or max(sizes) > min(limit, problem.target.nbytes):
+        return plan
+    return replace(plan, scratch_in_target=max(map(sum, pairwise(sizes))) > limit)
+
+
 def _scratch_objects(plan: Plan) -> int:
-    """Most objects of intermediate arrays that exist at the same time."""
+    """Most objects of intermediate arrays in scratch that exist at the same time."""
     tasks = plan.passes[0].tasks if plan.interleaved else Grid.whole(plan.shape)
-    counts = [prod(map(most_blocks, layout.objects.axes, tasks.axes)) for layout in plan.scratch]
+    counts = [
+        0 if plan.in_target(number) else prod(map(most_blocks, layout.objects.axes, tasks.axes))
+        for number, layout in enumerate(plan.scratch)
+    ]
     return max(a + b for a, b in zip([0, *counts], [*counts, 0], strict=True))
 
 
@@ -159,6 +179,14 @@ def _smallest(problem: Problem) -> Plan:
     """The plan that needs least: one source unit, then one target unit (an element of raw ones), through one file."""
     read, target = pieces(problem.source, 0, writing=False), pieces(problem.target, 0, writing=True)
     return _through(problem, (read, target), [_one_file(problem)], target)
+
+
+def _least_memory(problem: Problem) -> int:
+    """A lower bound on the memory of any plan: a source unit or a target object that can only be moved whole."""
+    source, target = problem.source, problem.target
+    unit = source.unit_memory_bytes if source.encoded else source.unit_bytes
+    reading = 0 if source.partial_reads or problem.held else unit
+    return max(reading, 0 if target.partial_writes else prod(target.objects.largest) * target.itemsize)
 
 
 def _one_file(problem: Problem) -> Layout:
@@ -173,32 +201,81 @@ def _betweens(s: Shape, t: Shape) -> list[tuple[Shape, ...]]:
     return list(dict.fromkeys([(mean,), (even,), geometric_thirds(s, t)]))
 
 
-def _route(problem: Problem, between: Sequence[Layout], *, again: bool) -> tuple[list[Pass], list[Layout]]:
-    """The best passes through the given arrays."""
-    passes: list[Pass] = []
-    scratch: list[Layout] = []
-    for source, target in pairwise([problem.source, *between, problem.target]):
-        made, inside = _best_leg(_leg(problem, source, target), again=again)
-        passes += made
-        scratch += [*inside, target]
-    return passes, scratch[:-1]
+class _Routes:
+    """Fig. 4: from s to t in a single pass, or through B1 or (B2, B3), each part of the way again like this."""
+
+    def __init__(self) -> None:
+        self._single: dict[tuple[Layout, Layout], Pass | None] = {}
+
+    def plans(self, problem: Problem, limit: Callable[[], float]) -> Iterator[Plan]:
+        """Routes that may be faster than a limit, divided more often as long as that gains."""
+        source, target = _pieces(problem)
+        chains = [
+            [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
+            for blocks in _betweens(source.largest, target.largest)
+        ]
+        best = inf
+        for levels in range(MAX_LEVELS + 1):
+            before = best
+            for chain in chains:
+                # A route that is new at a level goes through at least as many more arrays.
+                if limit() > _least_seconds(problem, [*chain, *(chain[-1] for _ in range(levels))]):
+                    with suppress(Refused):
+                        plan = _plan(problem, *self.through(problem, chain, levels))
+                        best = min(best, estimate(plan, problem).seconds)
+                        yield plan
+            if before == best < inf or len(self._single) >= MAX_SINGLE_PASSES:
+                break
+
+    def through(self, problem: Problem, between: Sequence[Layout], levels: int) -> Route:
+        """The best route through the given arrays; parts of the way may go through `levels` of more arrays."""
+        passes: list[Pass] = []
+        scratch: list[Layout] = []
+        for source, target in pairwise([problem.source, *between, problem.target]):
+            made, inside = self._best(_leg(problem, source, target), levels)
+            passes += made
+            scratch += [*inside, target]
+        return passes, scratch[:-1]
+
+    def _best(self, leg: Problem, levels: int) -> Route:
+        """A single pass, or a route through more arrays where that is faster or there is none."""
+        best: Route | None = None
+        seconds = inf
+        single = self._single_pass(leg)
+        if single is not None:
+            best, seconds = ([single], []), estimate(_plan(leg, [single], []), leg).seconds
+        reads, writes = _pieces(leg)
+        for blocks in _betweens(reads.largest, writes.largest) if levels else ():
+            if len(self._single) >= MAX_SINGLE_PASSES:
+                break
+            chain = [Layout.raw(leg.source.dtype, Grid.of(leg.shape, chunks)) for chunks in blocks]
+            # Blocks equal to those of an end lead nowhere.
+            if seconds <= _least_seconds(leg, chain) or {chain[0].objects, chain[-1].objects} & {reads, writes}:
+                continue
+            with suppress(Refused):
+                route = self.through(leg, chain, levels - 1)
+                cost = estimate(_plan(leg, *route), leg).seconds
+                if cost < seconds:
+                    best, seconds = route, cost
+        if best is None:
+            raise Refused("no template fits")
+        return best
+
+    def _single_pass(self, leg: Problem) -> Pass | None:
+        """The single pass of a part of the way, if templates fit and there were not too many passes before."""
+        key = (leg.source, leg.target)
+        if key not in self._single and len(self._single) < MAX_SINGLE_PASSES:
+            self._single[key] = None
+            reads, writes = _pieces(leg)
+            with suppress(Refused):
+                self._single[key] = single_pass(leg, reads=reads, writes=writes, looks=LOOKS)
+        return self._single.get(key)
 
 
-def _best_leg(leg: Problem, *, again: bool) -> tuple[list[Pass], list[Layout]]:
-    """A single pass; where there is none, or a slow one, the better of it and two through B1."""
+def _pieces(leg: Problem) -> Pair:
+    """Blocks of both ends, or contiguous parts of raw ones that leave room in memory."""
     limit = leg.memory_bytes // 8
-    reads, writes = pieces(leg.source, limit, writing=False), pieces(leg.target, limit, writing=True)
-    options: list[tuple[list[Pass], list[Layout]]] = []
-    with suppress(Refused):
-        options.append(([single_pass(leg, reads=reads, writes=writes, looks=LOOKS)], []))
-    seconds = [estimate(_plan(leg, *option), leg).seconds for option in options]
-    mean = [Layout.raw(leg.source.dtype, Grid.of(leg.shape, geometric_mean(reads.largest, writes.largest)))]
-    if again and (not options or seconds[0] > _least_seconds(leg, mean)):
-        with suppress(Refused):
-            options.append(_route(leg, mean, again=False))
-    if not options:
-        raise Refused("no template fits")
-    return min(options, key=lambda option: rank(estimate(_plan(leg, *option), leg)))
+    return pieces(leg.source, limit, writing=False), pieces(leg.target, limit, writing=True)
 
 
 def _least_seconds(problem: Problem, between: Sequence[Layout]) -> float:
@@ -292,7 +369,7 @@ def _boxes(problem: Problem, source: Grid, target: Grid) -> Iterator[Pair]:
 def _grown(leg: Problem, blocks: Grid, limits: Shape, *, writing: bool) -> Iterator[Grid]:
     """Boxes of whole blocks up to the limits, for several orders of growth; each fits the budget."""
     axes = [axis for axis in reversed(range(blocks.ndim)) if limits[axis] > blocks.axes[axis].largest]
-    for order in islice(permutations(axes), MANY_ORDERS):
+    for order in islice(permutations(axes), MAX_ORDERS):
         for share in SHARES:
             box = _joined(blocks, limits, leg.memory_bytes * share // SHARES[0] // leg.target.itemsize, order)
             made = make_pass(leg.source, leg.target, read=box, write=blocks if writing else box, tasks=box)
@@ -317,6 +394,6 @@ def _templates(problem: Problem, source: Grid, merged: Grid) -> list[Grid]:
     found = [Grid(tuple(map(common_cuts, source.axes, merged.axes)))]
     if problem.scratch_bytes is not None and problem.scratch_bytes < problem.source.nbytes:
         elements = problem.scratch_bytes // problem.source.itemsize
-        orders = islice(permutations(reversed(range(merged.ndim))), MANY_ORDERS)
+        orders = islice(permutations(reversed(range(merged.ndim))), MAX_ORDERS)
         found += [_joined(merged, problem.shape, elements, order) for order in orders]
     return [grid for grid in dict.fromkeys(found) if grid.count > 1]
