@@ -25,7 +25,7 @@ from reblock.engine.digest import reference_sums, sums, text
 from reblock.engine.native import component, library
 from reblock.model import Sums
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "digest.md"
 DTYPES = [
     *("b1", "i1", "u1", "<i2", ">i2", "<f2", ">f2", "<u4", ">u4", "<f4", ">f4", "<i8", ">i8", "<f8", ">f8"),
