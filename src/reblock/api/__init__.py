@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from reblock.posix import require_posix
+
 if TYPE_CHECKING:
     from reblock.api.array import DEFAULT_MEMORY, Array, open
     from reblock.api.compare import Difference, Verdict, info, verify
@@ -40,6 +42,8 @@ __all__ = [
     "status",
     "verify",
 ]
+
+require_posix()
 
 _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),

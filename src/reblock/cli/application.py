@@ -22,7 +22,8 @@ from reblock.cli.failure import DEBUG, Failure
 from reblock.cli.hints import for_command
 from reblock.cli.interrupt import ignore
 from reblock.cli.output import emit, say
-from reblock.errors import DiskError, ReblockError
+from reblock.errors import DiskError, ReblockError, UsageError
+from reblock.posix import require_posix
 from reblock.render.columns import plain
 
 
@@ -46,6 +47,8 @@ class Application(click.Group):
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
             meant = for_command(name, known)
             raise click.UsageError(f"No such command {name!r}" + (f": did you mean {meant}?" if meant else ""), ctx)
+        if not ctx.resilient_parsing:
+            require_posix()
         return super().resolve_command(ctx, args)
 
     def main(
@@ -104,9 +107,12 @@ def _show_version(context: click.Context) -> NoReturn:
     """Print the version, and whether the engine is compiled."""
     from importlib.metadata import version
 
-    from reblock.api.machine import engine_name, engine_notes
+    try:
+        from reblock.api.machine import engine_name, engine_notes
 
-    about = engine_notes() or (f"engine: {engine_name()}",)
+        about = engine_notes() or (f"engine: {engine_name()}",)
+    except UsageError as error:
+        about = (str(error),)
     emit("\n".join([f"reblock {version('reblock')}", *about]))
     context.exit()
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from reblock.errors import FormatError, command
 from reblock.model.ledger import Sums
-from reblock.storage.media.files import disk_errors, open_regular, sync, write_file
+from reblock.storage.media.files import disk_errors, flush, flush_data, open_regular, sync, write_file
 
 #: Version of the journal.
 VERSION = 3
@@ -107,7 +107,7 @@ class Journal:
             write_file(draft, line, at=at)
             os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
             if at is not None:
-                os.fsync(at)
+                flush(at)
         if at is None:
             sync(os.path.dirname(path))
         sync(os.path.dirname(os.path.dirname(path)))
@@ -179,7 +179,7 @@ class Journal:
                 while data:
                     written = os.pwrite(descriptor, data, end)
                     data, end = data[written:], end + written
-                os.fdatasync(descriptor)
+                flush_data(descriptor)
             finally:
                 os.close(descriptor)
         self.trusted = end

@@ -32,7 +32,7 @@ from reblock.runs.journal import Journal
 from reblock.runs.lock import Lock
 from reblock.runs.replace import check_replaceable
 from reblock.storage.media.durable import Name, exchange, rename_new
-from reblock.storage.media.files import disk_errors, kind_of
+from reblock.storage.media.files import disk_errors, flush, kind_of
 from reblock.storage.media.private import PrivateFolder
 
 _ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
@@ -181,7 +181,7 @@ class Staging:
             elif not exchange(old, new):
                 new.rename(Name(here, _REPLACED))
                 old.rename(new)
-            os.fsync(above)
+            flush(above)
 
     def restore(self) -> None:
         """Restore an old target that a killed run had moved away and not replaced yet."""
@@ -189,7 +189,7 @@ class Staging:
             with disk_errors("restoring", self.target), _handle(self.parent) as above:
                 name = os.path.basename(os.path.abspath(self.target))
                 rename_new(Name(self._held.folder.descriptor, _REPLACED), Name(above, name))
-                os.fsync(above)
+                flush(above)
 
     def published(self, inode: int) -> bool:
         """Whether the target is the array with this inode number."""

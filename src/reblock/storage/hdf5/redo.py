@@ -24,7 +24,7 @@ from typing import Any
 
 from reblock.model.store import Bytes
 from reblock.storage.hdf5.file import library
-from reblock.storage.media.files import disk_errors, sync
+from reblock.storage.media.files import disk_errors, flush, sync
 
 _PAGE = 4096
 _MAGIC = b"reblock redo 1\n\0"
@@ -112,7 +112,7 @@ class CheckpointFile:
         with disk_errors("write", self.path):
             if self.error is not None:
                 raise self.error
-            os.fsync(self._descriptor)
+            flush(self._descriptor)
         if self._pages or self._size < self._base:
             pages = [
                 (number * _PAGE, bytes(data[: max(self._base - number * _PAGE, 0)]))
@@ -181,7 +181,7 @@ class CheckpointFile:
                 view = memoryview(body + hashlib.blake2b(body, digest_size=_SUM_BYTES).digest())
                 while view:
                     view = view[os.write(descriptor, view) :]
-                os.fsync(descriptor)
+                flush(descriptor)
             finally:
                 os.close(descriptor)
         if not self._named:
@@ -244,7 +244,7 @@ def _carry_out(descriptor: int, pages: list[tuple[int, bytes]], size: int) -> No
     for offset, data in pages:
         _write_at(descriptor, memoryview(data), offset)
     os.ftruncate(descriptor, size)
-    os.fsync(descriptor)
+    flush(descriptor)
 
 
 def _write_at(descriptor: int, view: memoryview, offset: int) -> None:

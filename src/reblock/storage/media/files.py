@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from reblock.errors import DiskError, FormatError
 from reblock.model.medium import FILE, FOLDER, LINK
 from reblock.model.store import Bytes
 
+#: macOS' request for more than fsync does there: to write out the device's cache.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 #: What file modes mean, in words.
 KINDS = {
     stat.S_IFDIR: FOLDER,
@@ -69,7 +72,7 @@ def write_file(path: str, data: Bytes, *, length: int | None = None, at: int | N
                 view = view[os.write(fd, view) :]
             if length is not None:
                 os.ftruncate(fd, length)
-            os.fsync(fd)
+            flush(fd)
         except OSError:
             os.unlink(name, dir_fd=at)
             raise
@@ -77,12 +80,30 @@ def write_file(path: str, data: Bytes, *, length: int | None = None, at: int | N
             os.close(fd)
 
 
+def flush(descriptor: int) -> None:
+    """Make an open file, or the names of an open folder, durable."""
+    if _FULL_SYNC is not None:
+        # Where a file system does not have it, what fsync can do is all there is.
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+            return
+    os.fsync(descriptor)
+
+
+def flush_data(descriptor: int) -> None:
+    """Make the bytes and the size of an open file durable; its times may not be."""
+    if _FULL_SYNC is None and hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        flush(descriptor)
+
+
 def sync(path: str) -> None:
     """Make a file's bytes, or a folder's names, durable."""
     with disk_errors("sync", path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            flush(fd)
         finally:
             os.close(fd)
 

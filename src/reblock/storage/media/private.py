@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Self
 
 from reblock.errors import DiskError, StorageError, UsageError
-from reblock.storage.media.files import disk_errors, kind_of, open_regular
+from reblock.storage.media.files import disk_errors, flush, kind_of, open_regular
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -140,7 +140,7 @@ class PrivateFolder:
     def sync(self) -> None:
         """Make its names durable."""
         with disk_errors("sync", self.path):
-            os.fsync(self.descriptor)
+            flush(self.descriptor)
 
 
 def _check_ours(path: str, descriptor: int) -> None:
