@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import perf_counter
 
-from reblock.engine.memory.buffers import Memory, Region, Staging
+from reblock.engine.memory.buffers import Memory, Region, ScratchBuffers
 from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.pipeline.readers.fetch import open_raw, read_raw, read_units
 from reblock.engine.pipeline.readers.library import read_boxes
@@ -32,7 +32,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     piece_bytes = sweep.execution.piece_bytes if sweep.execution else PIECE_BYTES
     measured = Measured()
     region = Region()
-    staging = Staging(region)
+    staging = ScratchBuffers(region)
     for task in sweep.tasks.indices():
         opened: dict[Index, Buffer] = {}
         held = 0
@@ -68,7 +68,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     return measured
 
 
-def load_visit(visit: Visit, opener: Opener, staging: Staging) -> Iterator[Loaded]:
+def load_visit(visit: Visit, opener: Opener, staging: ScratchBuffers) -> Iterator[Loaded]:
     """All pieces or units of a visit, in disk order; an array is valid until the next one is read."""
     if visit.view.store.reads is TransferMode.BOX:
         yield from read_boxes(visit)

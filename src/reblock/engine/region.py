@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import Memory, Region, berths
+from reblock.engine.memory.buffers import Memory, Region, encoded_pool
 from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.pipeline.readers.choose import choose_reading
 from reblock.engine.pipeline.readers.jobs import run_jobs
@@ -104,7 +104,7 @@ def load(
     threads = _threads(view, box, threads, room)
     loading = _Loading(view, box, tuple(steps or (1,) * box.ndim), threads, room // threads)
     if loading.out.size:
-        run_jobs(loading.jobs(), threads, loading.region, berths(view.layout, threads, loading.region))
+        run_jobs(loading.jobs(), threads, loading.region, encoded_pool(view.layout, threads, loading.region))
     return loading.out
 
 

@@ -11,7 +11,16 @@ from threading import Thread
 
 import pytest
 
-from reblock.engine.memory.buffers import STORED, Berths, Buffers, Coders, Region, Staging, Stopped, slabs
+from reblock.engine.memory.buffers import (
+    STORED,
+    Buffers,
+    Coders,
+    EncodedBufferPool,
+    Region,
+    ScratchBuffers,
+    Stopped,
+    slabs,
+)
 from reblock.errors import Refused
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 
@@ -139,7 +148,7 @@ def test_coders_are_so_many_and_the_last_one_is_used_again() -> None:
 
 def test_threads_stage_in_memory_of_their_own() -> None:
     region = Region()
-    one, two = Staging(region), Staging(region)
+    one, two = ScratchBuffers(region), ScratchBuffers(region)
     first, second = one("stored", 70_000), two("stored", 70_000)
     first[:], second[:] = 1, 2
     assert one("stored", 60_000) is first
@@ -149,12 +158,12 @@ def test_threads_stage_in_memory_of_their_own() -> None:
 
 
 def test_stored_bytes_go_where_they_just_fit() -> None:
-    berths = Berths([3 << 20, 2 << 20, 1 << 20], Region())
-    one, two, three = (Staging(berths=berths) for _ in range(3))
+    pool = EncodedBufferPool([3 << 20, 2 << 20, 1 << 20], Region())
+    one, two, three = (ScratchBuffers(pool=pool) for _ in range(3))
     assert one(STORED, 1 << 20).size == 1 << 20
     assert two(STORED, 1 << 20).size == 2 << 20
     assert one("decoded", 5 << 20).size == 5 << 20
-    # Another unit of the same reader, which takes no second berth; and one that has grown since gets what there is.
+    # Another unit of the same reader, which takes no second buffer; and one that has grown since gets what there is.
     assert one(STORED, 3 << 20).size == 3 << 20
     assert three(STORED, 1).size == 1 << 20
     one.leave()

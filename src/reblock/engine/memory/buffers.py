@@ -1,4 +1,4 @@
-"""Buffers: memory that is counted before it is allocated, reused, and given in the order it is asked for."""
+"""Buffers: memory that is counted before it is allocated, reused, and granted in order."""
 
 from __future__ import annotations
 
@@ -17,73 +17,73 @@ from reblock.errors import Refused
 from reblock.model import Flat, Layout, Scratch
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES, round_up
 
-#: Smaller buffers come from the allocator; larger ones are mapped, so that they are aligned for direct transfers and
-#: giving them back really frees them.
+#: Smaller buffers come from the allocator. Larger ones are mapped, so that they are aligned for direct transfers, and
+#: freeing them returns their memory to the system.
 _MAPPED_BYTES = DIRECT_BYTES
-#: From this size on huge pages are asked for: fewer faults at the first touch.
+#: From this size on, huge pages are requested: they cause fewer page faults on first touch.
 _HUGE_BYTES = 2 << 20
-#: A huge page that takes longer to get is dearer than small ones: some host has to find it first.
+#: A huge page that takes longer than this costs more than small pages, because a host must find it first.
 _SLOW_SECONDS = 1.5e-3
-#: Buffers that are smaller are cut from regions of this size.
+#: Smaller buffers are cut from regions of this size.
 _REGION_BYTES = 64 << 20
-#: How long to wait for memory before asking whether any can come.
+#: Seconds to wait for memory before checking whether any can become free.
 PATIENCE_SECONDS = 0.1
-#: The slot for what is stored of units.
+#: The slot for the stored bytes of units.
 STORED = "stored"
-#: What is known of a write box, as the compiled loop has it.
+#: The record of a write box in the compiled loop.
 _Record = ctypes.c_uint64 * 4
 
 
-#: Gives memory back to the system.
+#: Returns memory to the system.
 Release = Callable[[], None]
 
 
-class Stopped(Exception):  # noqa: N818 - the reason is kept elsewhere
-    """Nobody should wait for memory any more."""
+class Stopped(Exception):  # noqa: N818 - the reason is stored elsewhere
+    """The run has stopped, so waiting for memory ends."""
 
 
 class Memory:
-    """A piece of the budget: bytes, and the record that is kept of the write box in them."""
+    """A piece of the budget: bytes, and the record of the write box in them."""
 
     __slots__ = ("at", "flat", "record", "release", "room", "slabs", "start")
 
     def __init__(self, size: int, room: Flat, release: Release) -> None:
-        # Very many small ones have no room behind them, and no second array.
+        # Small buffers, of which there may be very many, have no spare room and no second array.
         self.flat = flat = room if room.size == size else room[:size]
         """The bytes."""
         self.room = room
-        """The same, and what is free behind them."""
+        """The bytes and the spare room after them."""
         self.slabs: int | None = None
-        """How many of them count; None where they all do."""
+        """The number of bytes that count; None = all."""
         self.release = release
-        """Gives them back to the system."""
+        """Returns the bytes to the system."""
         self.record = _Record()
-        """Their address, the elements that have not arrived yet, and the digest sums of those that have."""
+        """The address of the bytes, the number of missing elements, and the digest sums of the others."""
         self.at = ctypes.addressof(self.record)
-        """Where the record is."""
+        """Address of the record."""
         self.start = self.record[0] = ctypes.addressof(ctypes.c_char.from_buffer(flat.data)) if flat.size else 0
-        """Where the bytes are."""
+        """Address of the bytes."""
 
     def count(self, size: int) -> None:
-        """Another slab is taken."""
+        """Count another slab."""
         self.slabs = (self.slabs or 0) + size
 
 
 class Buffers:
     """A byte-counted budget of write buffers.
 
-    One thread takes, in plan order; any thread gives back. A buffer given back stays mapped for the next box of
-    its size, and counts, until its room is needed for another size. Slabs are counted when they are first touched: the
-    system gives memory for a page no sooner, and has it back as soon as the buffer is given back.
+    One thread takes buffers, in plan order; any thread gives them back. A returned buffer stays mapped for the next box
+    of its size, and counts, until its room is needed for another size. Slabs are counted when they are first touched:
+    the system provides a page only then, and gets it back as soon as the buffer is returned.
     """
 
     def __init__(self, limit: int, with_room: Callable[[int], int] = lambda size: size) -> None:
-        """`with_room` says how much a buffer of a size takes with what is kept free behind it."""
+        """`with_room` returns the bytes that a buffer of a size takes including its spare room."""
         self.limit = limit
         self._with_room = with_room
         self.peak = 0
         self.idle: Callable[[], bool] = lambda: False
-        """Whether nothing is on its way that could give a buffer back."""
+        """Whether nothing is running that could return a buffer."""
         self._used = 0
         self._spare_bytes = 0
         self._spare: dict[int, list[Memory]] = {}
@@ -92,7 +92,7 @@ class Buffers:
         self._stopped = False
 
     def take(self, sizes: Sequence[int], *, wait: bool = False) -> list[Memory]:
-        """Buffers of the first of these sizes, as many as there is room for now; or `wait` until there is for one."""
+        """Buffers of the first of these sizes, as many as fit now; with `wait`, at least one."""
         taken: list[Memory] = []
         with self._changed:
             for size in sizes:
@@ -104,7 +104,7 @@ class Buffers:
         return taken
 
     def count(self, sizes: Sequence[int], *, wait: bool = False) -> int:
-        """The same for slabs: how many of them are counted."""
+        """The same for slabs: returns how many of them are counted."""
         with self._changed:
             counted = 0
             while counted < len(sizes) and self._reserve(sizes[counted], wait=wait and not counted):
@@ -123,7 +123,7 @@ class Buffers:
         return True
 
     def _wait(self, size: int) -> None:
-        """Wait for room, which a plan that was priced right always finds."""
+        """Wait for room; with a correctly priced plan, there will be some."""
         room = partial(self._changed.wait_for, lambda: self._stopped or self._used + size <= self.limit)
         while size > self.limit or not room(PATIENCE_SECONDS):
             if size > self.limit or self.idle():
@@ -133,14 +133,14 @@ class Buffers:
                 )
 
     def _make(self, size: int) -> Memory:
-        """A buffer that counts already; spare ones of other sizes make room for it."""
+        """A buffer that is already counted; spare buffers of other sizes make room for it."""
         while self._spare and self._used + self._spare_bytes > self.limit:
             self._unspare(next(iter(self._spare))).release()
         self.peak = max(self.peak, self._used + self._spare_bytes)
         return Memory(size, *self._region.cut(self._with_room(size)))
 
     def _unspare(self, size: int) -> Memory:
-        """A spare buffer, which is no longer one."""
+        """Take a spare buffer."""
         self._spare_bytes -= self._with_room(size)
         spare = self._spare[size]
         if len(spare) == 1:
@@ -148,7 +148,7 @@ class Buffers:
         return spare.pop()
 
     def give(self, memories: list[Memory]) -> None:
-        """Take buffers back."""
+        """Return buffers."""
         for memory in memories:
             if memory.slabs is not None:
                 memory.release()
@@ -163,27 +163,27 @@ class Buffers:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give everything back to the system, and forget whoever could tell that there is nothing to wait for."""
+        """Return everything to the system."""
         self._spare.clear()
         self._spare_bytes = 0
         self.idle = lambda: False
 
     def stop(self) -> None:
-        """Wake whoever waits: the run has failed."""
+        """Wake waiting threads, because the run has failed."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Region:
-    """Where buffers come from: those of a middle size are cut from one mapping, so that they share huge pages.
+    """The source of buffers: those of medium size are cut from one mapping, so that they share huge pages.
 
-    A mapping takes no memory but what is touched, up to the end of a huge page, and goes with the last buffer. Huge
-    pages are asked for as long as the first one of each mapping comes quickly.
+    A mapping takes only the memory that is touched, up to the end of a huge page, and ends with its last buffer. Huge
+    pages are requested as long as the first one of each mapping comes quickly.
     """
 
     def __init__(self, size: int = 0) -> None:
-        """So many bytes are mapped at a time, a huge page at least."""
+        """`size` bytes are mapped at a time, at least a huge page."""
         self._bytes = max(size, _HUGE_BYTES)
         self._lock = Lock()
         self._mapping: mmap.mmap | None = None
@@ -191,7 +191,7 @@ class Region:
         self._huge = True
 
     def cut(self, size: int) -> tuple[Flat, Release]:
-        """Fresh memory, and what gives it back to the system though others share the mapping, or still refer to it."""
+        """Fresh memory, and a function that returns it to the system even if others share the mapping."""
         if size < _MAPPED_BYTES:
             return allocate(size), _nothing
         if size >= _HUGE_BYTES:
@@ -213,7 +213,7 @@ class Region:
 
 
 def slabs(size: int, whole: int) -> Memory:
-    """Memory of which only those pages are taken that are touched, `whole` bytes at the most; none of it counts yet."""
+    """Memory that takes only the pages that are touched, at most `whole` bytes; none of it counts yet."""
     mapping = _mapped(whole, huge=False)
     memory = Memory(size, np.frombuffer(mapping, np.uint8, whole), partial(_release, mapping, 0, len(mapping)))
     memory.slabs = 0
@@ -221,12 +221,12 @@ def slabs(size: int, whole: int) -> Memory:
 
 
 def allocate(size: int) -> Flat:
-    """Fresh memory, page-aligned where it is large."""
+    """Fresh memory, page-aligned if it is large."""
     return np.empty(size, np.uint8) if size < _MAPPED_BYTES else np.frombuffer(_mapped(size), np.uint8, size)
 
 
 def _is_slow(mapping: mmap.mmap) -> bool:
-    """Touch the first huge page of a mapping: whether it took long, by the time that this thread worked."""
+    """Touch the first huge page of a mapping; returns whether that took long in processor time of this thread."""
     start = -ctypes.addressof(ctypes.c_char.from_buffer(mapping)) % _HUGE_BYTES
     if start + _HUGE_BYTES > len(mapping) or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return False
@@ -236,7 +236,7 @@ def _is_slow(mapping: mmap.mmap) -> bool:
 
 
 def _mapped(size: int, *, huge: bool = True) -> mmap.mmap:
-    # Python maps memory for several processes unless told otherwise, and gets no huge pages for that.
+    # By default Python maps shared memory, which gets no huge pages.
     if hasattr(mmap, "MAP_PRIVATE"):
         mapping = mmap.mmap(-1, round_up(size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:
@@ -252,12 +252,12 @@ def _release(mapping: mmap.mmap, start: int, length: int) -> None:
 
 
 def _nothing() -> None:
-    """Whoever has memory of its own gives it back by forgetting it."""
+    """Memory from the allocator is freed when the last reference is dropped."""
 
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    """Glibc's `malloc_trim`, where that is the allocator."""
+    """Glibc's `malloc_trim`, if that is the allocator."""
     try:
         found = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -267,26 +267,26 @@ def _trim() -> Callable[[int], int] | None:
 
 
 def return_freed_memory() -> None:
-    """Have the allocator return what codecs freed: the next pass has the same budget.
+    """Make the allocator return the memory that codecs freed, because the next pass has the same budget.
 
-    This is a request, not a setting. The allocator's settings belong to the process that called us: glibc cannot tell
-    what they are, and setting one ends their adjustment for good.
+    This is a request, not a setting. The allocator's settings belong to the process that called us: glibc cannot report
+    them, and setting one ends its automatic adjustment for good.
     """
     if trim := _trim():
         trim(0)
 
 
 class Coders:
-    """As many sets of scratch memory as units are decoded at once."""
+    """A pool of scratch memory, one set for each unit that is decoded at the same time."""
 
     def __init__(self, count: int, region: Region) -> None:
-        self._free: LifoQueue[Staging] = LifoQueue()
+        self._free: LifoQueue[ScratchBuffers] = LifoQueue()
         for _ in range(count):
-            self._free.put(Staging(region))
+            self._free.put(ScratchBuffers(region))
 
     @contextmanager
     def __call__(self) -> Iterator[Scratch]:
-        """One of them, once it is free."""
+        """One set, once it is free."""
         one = self._free.get()
         try:
             yield one
@@ -294,21 +294,21 @@ class Coders:
             self._free.put(one)
 
 
-class Berths:
-    """Memory for what is stored of the units in flight, where their sizes are known: that of the largest of them.
+class EncodedBufferPool:
+    """A pool of buffers for encoded units, sized by the largest ones.
 
-    Whoever reads takes the smallest that is large enough, so that no more is touched than what those have together.
+    A reader takes the smallest free buffer that is large enough, so the pool touches no more than its sizes together.
     """
 
     def __init__(self, sizes: Sequence[int], region: Region) -> None:
-        """The first is the largest."""
+        """`sizes` are descending."""
         self._sizes, self._region = sizes, region
         self._free = list(range(len(sizes)))
         self._made: dict[int, Flat] = {}
         self._changed = Condition()
 
     def take(self, size: int) -> tuple[int, Flat]:
-        """One that is free and has so many bytes, and its number; the largest where none has."""
+        """A free buffer of at least `size` bytes, and its number; the largest buffer if none is large enough."""
         size = min(size, self._sizes[0])
         with self._changed:
             while (number := max((n for n in self._free if self._sizes[n] >= size), default=None)) is None:
@@ -319,32 +319,32 @@ class Berths:
             return number, self._made[number]
 
     def give(self, number: int) -> None:
-        """It is free again."""
+        """Return a buffer."""
         with self._changed:
             self._free.append(number)
             self._changed.notify_all()
 
 
-class Staging:
+class ScratchBuffers:
     """Scratch buffers of one thread, one per slot, grown when needed; aligned for direct transfers."""
 
-    def __init__(self, region: Region | None = None, berths: Berths | None = None) -> None:
-        """They come from a region that threads may share; what is stored goes to a berth, where there are some."""
+    def __init__(self, region: Region | None = None, pool: EncodedBufferPool | None = None) -> None:
+        """Buffers come from a region that threads may share; stored bytes go to the pool, if there is one."""
         self._region = region or Region()
         self._slots: dict[str, tuple[Flat, Release]] = {}
-        self._berths, self._berth = berths, -1
+        self._pool, self._taken = pool, -1
 
     def leave(self) -> None:
-        """What was read is no longer needed."""
-        if self._berths is not None and self._berth >= 0:
-            self._berths.give(self._berth)
-            self._berth = -1
+        """Return the buffer of stored bytes to the pool."""
+        if self._pool is not None and self._taken >= 0:
+            self._pool.give(self._taken)
+            self._taken = -1
 
     def __call__(self, slot: str, size: int) -> Flat:
-        if self._berths is not None and slot == STORED:
+        if self._pool is not None and slot == STORED:
             self.leave()
-            self._berth, berth = self._berths.take(size)
-            return berth
+            self._taken, buffer = self._pool.take(size)
+            return buffer
         flat, release = self._slots.get(slot, (None, _nothing))
         if flat is None or flat.size < size:
             release()
@@ -352,8 +352,8 @@ class Staging:
         return flat
 
 
-def berths(layout: Layout, units: int, region: Region) -> Berths | None:
-    """Memory for so many units of a source, if it is known how much is stored of them."""
+def encoded_pool(layout: Layout, units: int, region: Region) -> EncodedBufferPool | None:
+    """A pool for a number of units of a source, if their stored sizes are known."""
     if not layout.stored_bytes:
         return None
-    return Berths([size + 2 * PAGE_BYTES for size in layout.largest_stored_bytes(units)], region)
+    return EncodedBufferPool([size + 2 * PAGE_BYTES for size in layout.largest_stored_bytes(units)], region)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from time import perf_counter, process_time
 
 from reblock.engine.memory.allocator import make_allocator
-from reblock.engine.memory.buffers import Region, Stopped, berths, return_freed_memory
+from reblock.engine.memory.buffers import Region, Stopped, encoded_pool, return_freed_memory
 from reblock.engine.pipeline.boxes import Boxes, fill_element
 from reblock.engine.pipeline.dispatcher import Dispatcher
 from reblock.engine.pipeline.readers.choose import choose_reading, is_in_one_piece
@@ -88,7 +88,7 @@ def _execute(
         stop=stop,
     )
     encoding, writing = Threads(how.coders, "reblock-encode", region), Threads(how.writers, "reblock-write", region)
-    fetching = Threads(how.readers, "reblock-read", region, berths(view.layout, how.units_in_flight, region))
+    fetching = Threads(how.readers, "reblock-read", region, encoded_pool(view.layout, how.units_in_flight, region))
     writers = Writers(encoding, writing, target, allocator, tally, stop, watch.ledger, number)
     readers = Readers(fetching, how.queued, tally, stop, writers.take)
     dispatcher = Dispatcher(sweep, reading, allocator, readers, tally, stop)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Lock
 
-from reblock.engine.memory.buffers import Berths, Region, Staging
+from reblock.engine.memory.buffers import EncodedBufferPool, Region, ScratchBuffers
 from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.threads import Threads
 
 
-def run_jobs(jobs: Iterator[ReadJob], threads: int, region: Region, berths: Berths | None) -> None:
+def run_jobs(jobs: Iterator[ReadJob], threads: int, region: Region, pool: EncodedBufferPool | None) -> None:
     """Carry out all jobs with that many threads, the calling one included; raises the first error of any of them."""
     lock, errors = Lock(), list[BaseException]()
 
-    def work(scratch: Staging) -> None:
+    def work(scratch: ScratchBuffers) -> None:
         try:
             while not errors:
                 with lock:
@@ -31,11 +31,11 @@ def run_jobs(jobs: Iterator[ReadJob], threads: int, region: Region, berths: Bert
             scratch.leave()
 
     if threads == 1:
-        work(Staging(region, berths))
+        work(ScratchBuffers(region, pool))
     else:
-        with Threads(threads - 1, "reblock-load", region, berths) as others:
+        with Threads(threads - 1, "reblock-load", region, pool) as others:
             for _ in range(threads - 1):
                 others.submit(work)
-            work(Staging(region, berths))
+            work(ScratchBuffers(region, pool))
     if errors:
         raise errors[0]

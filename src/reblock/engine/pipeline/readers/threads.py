@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Semaphore
 from typing import Self
 
-from reblock.engine.memory.buffers import PATIENCE_SECONDS, Staging
+from reblock.engine.memory.buffers import PATIENCE_SECONDS, ScratchBuffers
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.stop import Stop
@@ -32,7 +32,7 @@ class Readers:
         self._tally.begin()
         self._threads.submit(self._run, job)
 
-    def _run(self, scratch: Staging, job: ReadJob) -> None:
+    def _run(self, scratch: ScratchBuffers, job: ReadJob) -> None:
         try:
             if not self._stop():
                 for arrived in job(scratch):

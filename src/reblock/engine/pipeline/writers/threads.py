@@ -7,7 +7,7 @@ from threading import Event
 from typing import Self
 
 from reblock.engine.memory.allocator import BufferAllocator
-from reblock.engine.memory.buffers import Staging
+from reblock.engine.memory.buffers import ScratchBuffers
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.stop import Stop
 from reblock.engine.pipeline.tally import Tally
@@ -64,7 +64,7 @@ class Writers:
         while self._allocator.open and not self._stop():
             self._nothing_open.wait(_PATIENCE_SECONDS)
 
-    def _encode(self, scratch: Staging, buffers: Sequence[Buffer]) -> None:
+    def _encode(self, scratch: ScratchBuffers, buffers: Sequence[Buffer]) -> None:
         """Encode boxes, and queue them for writing; boxes whose result lies in scratch memory are written at once."""
         times, own, encoded = Times(), False, False
         try:
@@ -80,7 +80,7 @@ class Writers:
         else:
             self._write(scratch, buffers, in_flight=True)
 
-    def _write(self, _: Staging, buffers: Sequence[Buffer], *, in_flight: bool = False) -> None:
+    def _write(self, _: ScratchBuffers, buffers: Sequence[Buffer], *, in_flight: bool = False) -> None:
         """Write boxes. A run that is cancelled still writes those that were being encoded."""
         times = Times()
         try:
