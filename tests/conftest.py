@@ -1,4 +1,4 @@
-"""What all tests share: how hard Hypothesis tries, how many cores a plan is for, and a folder in memory.
+"""What all tests share: how hard Hypothesis tries, cores of a plan, a folder in memory, and no earlier measurements.
 
 `make fuzz` raises the number of examples through REBLOCK_EXAMPLES; a test that needs its own number should
 scale `settings.default.max_examples` rather than name one. There is no deadline: the first example of a test
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,11 @@ from hypothesis import HealthCheck, settings
 from reblock.storage.media.memory import MEMORY
 
 _NUMBERS = itertools.count()
+
+# Counts, plans and golden files are those of the nvme preset, whatever this machine is; and no test touches the
+# measurements of the user who runs it. Processes that tests start inherit this.
+os.environ["REBLOCK_CACHE"] = "off"
+os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"reblock-tests-{os.getuid()}")
 
 settings.register_profile(
     "reblock",

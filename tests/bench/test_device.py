@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from reblock.api.request import find_device
+from reblock.api.devices import find_device
 from reblock.bench import device as bench_device
 from reblock.bench.device import check_output, measure_device, run_threads, save_device
 from reblock.cli.application import application

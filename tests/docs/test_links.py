@@ -55,9 +55,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - reached == set()
 
 
-def test_decisions_are_numbered_without_gaps() -> None:
+def test_decisions_have_numbers_of_their_own() -> None:
+    """There may be gaps: people who work at the same time reserve numbers."""
     numbers = [int(page.name[:4]) for page in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(set(numbers)) == len(numbers)
+    assert numbers[0] == 1
 
 
 STATUS = re.compile(r"Status: (?:Accepted|Superseded by \[\d{4}\]\(\d{4}-[^)]+\.md\))")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, Array, open_array
+from reblock.api.devices import AUTO_DEVICE, Devices, find_devices
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import (
     abstract_layouts,
@@ -14,7 +15,6 @@ from reblock.api.request import (
     is_strict,
     one_of,
     parse_codec,
-    priced_device,
     target_schema,
     wanted_schema,
 )
@@ -58,7 +58,7 @@ class Request:
     """Strategy whose plan is taken."""
     objective: str = "time"
     """What plans are ranked by."""
-    device: str | Device = "nvme"
+    device: str | Device = AUTO_DEVICE
     """Storage of the source."""
     target_device: str | Device | None = None
     """Storage of the target."""
@@ -127,19 +127,25 @@ class Ends:
     files: Files = field(default_factory=list)
     """Status of the files that describe the source, taken when it was opened."""
 
-    def problem(self, request: Request) -> Problem:
+    def devices(self, request: Request) -> Devices:
+        """The devices that a plan is made for."""
+        asked = request.device, request.target_device, request.scratch_device
+        layouts = self.source, self.target
+        return find_devices(asked, self.view, self.location, layouts, self.schema, request.memory_bytes)
+
+    def problem(self, request: Request, devices: Devices) -> Problem:
         """The problem that a plan has to solve."""
-        target = self.target
+        source, target = devices.layouts
         if self.view is not None and request.strategy == AUTO and not is_contiguous(target):
             # A chunk that is written at once is durable at once; only a strategy chosen by name cuts chunks.
             target = replace(target, partial_writes=False)
         return Problem(
-            self.source,
+            source,
             target,
             request.memory_bytes,
-            priced_device(request.device),
-            None if request.target_device is None else priced_device(request.target_device),
-            None if request.scratch_device is None else priced_device(request.scratch_device),
+            devices.source,
+            devices.target,
+            devices.scratch,
             request.scratch_bytes,
             request.scratch_objects,
             cores=cores(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reblock.api.devices import Devices
 from reblock.api.machine import engine_notes, memory_notes
 from reblock.engine import View
 from reblock.model import Cost, Format, Plan, Schema
@@ -37,6 +38,8 @@ class Job:
     """What the plan of an unfinished run must meet to be adopted."""
     files: Files = field(default_factory=list, repr=False, compare=False)
     """What the files that describe the source looked like when it was opened."""
+    devices: Devices | None = field(default=None, repr=False, compare=False)
+    """The devices that it was planned for, which learn from its run."""
 
     def __repr__(self) -> str:
         one = "shapes" if self.source is None else self.source.store.location

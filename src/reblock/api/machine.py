@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from time import process_time
+from typing import NamedTuple
 
 from reblock.engine import native
 from reblock.units import format_size, parse_size
@@ -14,6 +16,10 @@ from reblock.units import format_size, parse_size
 _GROUPS = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
+#: Where the kernel counts what processors do.
+_PROCESSORS = "/proc/stat"
+#: A machine is crowded where its processors are idle for less than this part of the time, and others take that much.
+_IDLE_PART, _OTHERS_PART = 0.1, 0.2
 
 
 def cores() -> int:
@@ -50,6 +56,34 @@ def engine_notes() -> tuple[str, ...]:
     if engine_name() == "compiled":
         return ()
     return (f"engine: numpy, which is slower: {native.reason() or 'the compiled engine is switched off'}",)
+
+
+class Load(NamedTuple):
+    """What the processors of the machine have done since it started, and this process among them."""
+
+    busy: float
+    """Seconds in which they worked, for anybody."""
+    idle: float
+    """Seconds in which they had nothing to do."""
+    own: float
+    """Seconds in which they worked for this process."""
+
+    @classmethod
+    def now(cls) -> Load | None:
+        """As it is at this moment; None where the system does not tell."""
+        with suppress(OSError, ValueError), open(_PROCESSORS, encoding="ascii") as file:
+            ticks = [int(number) / os.sysconf("SC_CLK_TCK") for number in file.readline().split()[1:9]]
+            idle = sum(ticks[3:5])
+            return cls(sum(ticks) - idle, idle, process_time())
+        return None
+
+    def crowded(self, later: Load | None) -> bool:
+        """Whether between then and now other processes kept this one from working: what it measured is not its own."""
+        if later is None:
+            return False
+        busy, idle, own = (after - before for before, after in zip(self, later, strict=True))
+        whole = busy + idle
+        return whole > 0 and idle < _IDLE_PART * whole and busy - own > _OTHERS_PART * whole
 
 
 def _physical_bytes() -> int:

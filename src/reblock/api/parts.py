@@ -36,11 +36,12 @@ def choose_whole(view: View | None, before: Decision) -> Decision | None:
     if view is None or view.layout.divided:
         return None
     with suppress(InfeasibleError):
-        return choose(replace(before.problem, source=view.layout), objective=before.objective)
+        source = view.layout.stored_like(before.problem.source)
+        return choose(replace(before.problem, source=source), objective=before.objective)
     return None
 
 
 def _in_parts(view: View | None, problem: Problem) -> Problem | None:
     """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
     parts = None if view is None else view.in_parts()
-    return None if parts is None else replace(problem, source=parts.layout)
+    return None if parts is None else replace(problem, source=parts.layout.stored_like(problem.source))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reblock.api.array import Array
+from reblock.api.devices import AUTO_DEVICE, Devices
 from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.parts import choose_parts
@@ -31,7 +32,7 @@ def plan(
     dtype: Any = None,
     strategy: str = AUTO,
     objective: str = "time",
-    device: str | Device = "nvme",
+    device: str | Device = AUTO_DEVICE,
     target_device: str | Device | None = None,
     scratch_device: str | Device | None = None,
     scratch_limit: str | int | None = None,
@@ -60,42 +61,54 @@ def plan(
     """
     request = Request(**locals())
     ends = find_ends(request)
-    problem = ends.problem(request)
+    devices = ends.devices(request)
+    problem = ends.problem(request, devices)
     if strategy == AUTO:
         decision = choose_parts(ends.view, problem, objective)
     else:
         decision = choose(problem, strategy=strategy, objective=objective)
-    return _job(decision, ends, request)
+    return _job(decision, ends, request, devices)
 
 
 def planned_job(plan: Plan, ends: Ends, request: Request) -> Job:
     """The job that executes an existing plan."""
-    return _job(price(plan, problem_for(plan, ends, ends.problem(request)), objective=request.objective), ends, request)
+    devices = ends.devices(request)
+    problem = problem_for(plan, ends, ends.problem(request, devices))
+    return _job(price(plan, problem, objective=request.objective), ends, request, devices)
 
 
 def problem_for(plan: Plan, ends: Ends, problem: Problem) -> Problem:
     """The problem that a given plan solves: chunks whole or in parts, and any writes that the target allows."""
     source = ends.source if ends.view is None else ends.view.as_planned(plan).layout
-    return replace(problem, source=source, target=ends.target)
+    return replace(problem, source=source.stored_like(problem.source), target=ends.target.stored_like(problem.target))
 
 
 def with_plan(job: Job, plan: Plan) -> Job:
     """The same job with another plan."""
     if job.plan == plan or job.source is None or job.format is None:
         return job
+    before = job.decision.problem
     problem = replace(
-        job.decision.problem,
-        source=job.source.as_planned(plan).layout,
-        target=job.format.layout(job.schema),
-        memory_bytes=max(job.decision.problem.memory_bytes, plan.memory_bytes),
+        before,
+        source=job.source.as_planned(plan).layout.stored_like(before.source),
+        target=job.format.layout(job.schema).stored_like(before.target),
+        memory_bytes=max(before.memory_bytes, plan.memory_bytes),
     )
     return replace(job, decision=price(plan, problem, objective=job.decision.objective))
 
 
-def _job(decision: Decision, ends: Ends, request: Request) -> Job:
+def _job(decision: Decision, ends: Ends, request: Request, devices: Devices) -> Job:
     asked: Mapping[str, Any] | None = None
     if ends.view is not None:
         asked = remember(request, ends.view, ends.location, ends.wanted)
     return Job(
-        decision, ends.view, ends.location, ends.format, ends.schema, asked, demands=request.demands, files=ends.files
+        decision,
+        ends.view,
+        ends.location,
+        ends.format,
+        ends.schema,
+        asked,
+        demands=request.demands,
+        files=ends.files,
+        devices=devices,
     )

@@ -11,8 +11,8 @@ from dataclasses import fields
 from typing import Any
 
 from reblock.api.array import Array
+from reblock.api.devices import AUTO_DEVICE, find_device
 from reblock.api.ends import Request
-from reblock.api.request import find_device
 from reblock.engine import View
 from reblock.geometry.grid import Cut
 from reblock.model import Device, Schema
@@ -24,7 +24,13 @@ RUN_OPTIONS = ("scratch", "digest", "overwrite")
 #: Arguments that describe a source without files: such a plan cannot be run.
 _SHAPES = ("shape", "source_chunks", "source_codec")
 _DEVICES = ("device", "target_device", "scratch_device")
-_USUAL = {"strategy": "auto", "objective": "time", "device": "nvme", "on_missing": "fill", "memory_model": "allocated"}
+_USUAL = {
+    "strategy": "auto",
+    "objective": "time",
+    "device": AUTO_DEVICE,
+    "on_missing": "fill",
+    "memory_model": "allocated",
+}
 
 
 def remember(asked: Request, view: View, target: Location | None, wanted: Schema) -> dict[str, Any]:

@@ -1,30 +1,24 @@
-"""Requests: what a caller asks for, in words and defaults, made into schemas, layouts and devices."""
+"""Requests: what a caller asks for, in words and defaults, made into schemas and layouts."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from reblock.cost import PRESETS
-from reblock.engine import View, native
+from reblock.engine import View
 from reblock.errors import UsageError, option
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks, parse_order, parse_region
-from reblock.model import NO_RECORD, Codec, Device, Format, Layout, Schema
+from reblock.model import NO_RECORD, Codec, Format, Layout, Schema
 from reblock.model.codec import Stage
 from reblock.planner import dividing, proportional
 from reblock.storage import registry
 from reblock.storage.codecs.coding import coding
 from reblock.storage.codecs.registry import is_checksum
-
-#: How fast elements are scattered without the compiled loop, over how fast with it: chunks of 64 KiB, two cores.
-WITHOUT_LOOP = 0.15
 
 
 def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any) -> Schema:
@@ -195,29 +189,6 @@ def _whole_numbers(cuts: Sequence[Cut | str], what: str) -> tuple[int, ...]:
     if not all(isinstance(cut, int) for cut in cuts):
         raise UsageError(f"{what} must be one length per axis")
     return tuple(cut for cut in cuts if isinstance(cut, int))
-
-
-def find_device(device: str | Device) -> Device:
-    """A device by preset, by file, or as it is."""
-    if isinstance(device, Device):
-        return device
-    if device in PRESETS:
-        return PRESETS[device]
-    if not os.path.exists(device):
-        raise UsageError(f"unknown device {device!r}: use {', '.join(PRESETS)} or a file from `reblock bench device`")
-    try:
-        with open(device, encoding="utf-8") as file:
-            return Device.from_json(json.load(file))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"device file {device}: {error}") from None
-
-
-def priced_device(device: str | Device) -> Device:
-    """The device as plans are priced on it here: elements are scattered more slowly where the loop was not compiled."""
-    found = find_device(device)
-    if native.library() is not None:
-        return found
-    return replace(found, memory_bytes_per_second=found.memory_bytes_per_second * WITHOUT_LOOP)
 
 
 def is_strict(on_missing: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from reblock.api.array import Array
 from reblock.api.job import Job
-from reblock.api.machine import engine_name
+from reblock.api.machine import Load, engine_name
 from reblock.api.parts import choose_whole
 from reblock.api.planning import plan, with_plan
 from reblock.engine import Report, measured_cost, total_times
@@ -75,12 +75,15 @@ def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callab
         attempt.meter = _meter(job, progress)
     if attempt.is_done:
         return _report(job, attempt, began)
+    load = Load.now()
     with attempt.staging:
         try:
             attempt.run()
         except UnevenError as error:
             uneven = error
     if uneven is None:
+        if job.devices is not None and not attempt.resumed:
+            job.devices.leave(job.decision, attempt.measured, load)
         return _report(job, attempt, began)
     whole = choose_whole(job.source, job.decision)
     if whole is None:

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.request import find_device
+from reblock.api.devices import find_device
 from reblock.bench.files import evict
 from reblock.bench.notify import Notify, silent
 from reblock.engine.memory.buffers import Region

@@ -37,7 +37,7 @@ def devices(context: click.Context, parameter: click.Parameter, begun: str) -> l
     """Devices by name, or files if no name matches: a shell accepts either words or files."""
     from reblock.cost import PRESETS
 
-    return words(*PRESETS)(context, parameter, begun) or files(context, parameter, begun)
+    return words("auto", *PRESETS)(context, parameter, begun) or files(context, parameter, begun)
 
 
 def _formats() -> Sequence[str]:

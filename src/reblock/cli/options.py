@@ -127,7 +127,8 @@ planning = _together(
             "--device",
             shell_complete=completion.devices,
             metavar="NAME|FILE",
-            help="Storage to plan for: nvme, ssd, hdd, s3 or a file.  [default: nvme]",
+            help="Storage to plan for: auto, as earlier runs measured it; nvme, ssd, hdd, s3; or a file.  "
+            "[default: auto]",
         ),
         click.option(
             "--target-device",

@@ -175,6 +175,10 @@ class Layout:
         """Whether objects are encoded in the memory of their elements."""
         return self.coding is not None and self.coding.in_place
 
+    def stored_like(self, other: Layout) -> Layout:
+        """The same layout, whose bytes are stored as those of another layout of the same array."""
+        return replace(self, stored_part=other.stored_part)
+
     def view(self, region: Box, axes: Sequence[int]) -> Layout:
         """The layout of `array[region].transpose(axes)`."""
         if sorted(axes) != list(range(self.ndim)):

@@ -198,11 +198,12 @@ def _problem_fields(decision: Decision) -> list[tuple[str, str]]:
     ]
 
 
-def _devices(problem: Problem) -> str:
-    devices = dict(zip(("source", "scratch", "target"), problem.devices, strict=True))
-    if len({device.name for device in devices.values()}) == 1:
-        return problem.device.name
-    return ", ".join(f"{side} {device.name}" for side, device in devices.items())
+def _devices(problem: Problem, *, brief: bool = False) -> str:
+    """Names of the devices; in brief without what is known of them."""
+    names = [plain(one.name.partition(": ")[0] if brief else one.name) for one in problem.devices]
+    if len(set(names)) == 1:
+        return names[0]
+    return ", ".join(f"{side} {name}" for side, name in zip(("source", "scratch", "target"), names, strict=True))
 
 
 def layout_text(layout: Layout) -> str:
@@ -284,7 +285,7 @@ def _side(name: str, access: str, traffic: Traffic) -> list[str]:
 def _cost_fields(cost: Cost, problem: Problem) -> list[tuple[str, str]]:
     bound = problem.lower_bound_seeks
     return [
-        ("time", f"{format_seconds(cost.seconds)} on {_devices(problem)}"),
+        ("time", f"{format_seconds(cost.seconds)} on {_devices(problem, brief=True)}"),
         ("seeks", f"{format_count(cost.seeks)} = {_times(cost.seeks, bound)} the lower bound of {format_count(bound)}"),
         ("opens", format_count(cost.opens)),
         ("runs", format_count(cost.runs)),

@@ -123,7 +123,7 @@ def papers(
     5 and 25. The exit code is 1 if a figure that must agree does not, if a count differs from its prediction, or if a
     result is wrong.
     """
-    from reblock.api.request import find_device
+    from reblock.api.devices import find_device
     from reblock.bench.papers import report as bench_papers
 
     wanted = (paper,) if paper else ()

@@ -1,0 +1,239 @@
+"""Devices as they are asked for: a preset, a file, or `auto`, which is what earlier runs measured.
+
+::
+
+    plan   device of a path → its samples, else the nvme preset → codecs nobody knows are tried → Device
+    run    measured passes → samples of the devices, the codecs and the cores → runs.experience
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reblock.api.machine import Load, cores
+from reblock.api.trial import cast, excerpt, made_up, try_encoding
+from reblock.cost import PRESETS
+from reblock.cost.learn import (
+    MACHINE,
+    SCATTER,
+    Known,
+    Observation,
+    coding,
+    learn_devices,
+    learn_work,
+    learned_device,
+)
+from reblock.engine import Measured, View, native
+from reblock.errors import UsageError
+from reblock.model import Device, Layout, Schema
+from reblock.planner import Decision
+from reblock.render.columns import plain
+from reblock.runs.experience import RUNS, Experience, Sample, is_on, keep, recall
+from reblock.storage.location import Location
+from reblock.storage.media.mounts import device_name
+from reblock.units import format_size
+
+#: Asks for what was measured.
+AUTO_DEVICE = "auto"
+#: The preset where nothing was.
+BASE = "nvme"
+#: How fast elements are scattered without the compiled loop, over how fast with it: chunks of 64 KiB, two cores.
+WITHOUT_LOOP = 0.15
+
+
+#: The name of a preset, the path of a file, `auto`, or a device itself.
+Asked = str | Device
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices that a job is planned for, and what it takes to learn from its run."""
+
+    source: Device
+    """Device of the source."""
+    target: Device | None
+    """Device of the target; None = the same."""
+    scratch: Device | None
+    """Device of intermediate arrays; None = the target's."""
+    layouts: tuple[Layout, Layout]
+    """Source and target, with the part of their bytes that is stored, as far as known."""
+    subjects: tuple[str, str] | None = None
+    """Names of the devices of source and target in the experience; None = nothing is kept of the run."""
+    trials: tuple[Sample, ...] = ()
+    """Results of the trials of codecs."""
+
+    def leave(self, decision: Decision, measured: Sequence[Measured], before: Load | None) -> None:
+        """Keep what a run measured, for later plans, unless other processes took the cores since it began."""
+        # A run that followed another plan, or found its work done, measured something else than was predicted.
+        if self.subjects is None or len(measured) != len(decision.sweeps) or not measured:
+            return
+        if not (before and before.crowded(Load.now())):
+            keep([*self.trials, *_learned(self.subjects, decision, measured)])
+
+
+def find_device(device: Asked) -> Device:
+    """A device by preset, by file, or as it is; `auto` is the preset where nothing can be known."""
+    if isinstance(device, Device):
+        return device
+    if device in PRESETS or device == AUTO_DEVICE:
+        return PRESETS[BASE if device == AUTO_DEVICE else device]
+    if not os.path.exists(device):
+        known = ", ".join([AUTO_DEVICE, *PRESETS])
+        raise UsageError(f"unknown device {device!r}: use {known} or a file from `reblock bench device`")
+    try:
+        with open(device, encoding="utf-8") as file:
+            return Device.from_json(json.load(file))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"device file {device}: {error}") from None
+
+
+def find_devices(
+    asked: tuple[Asked, Asked | None, Asked | None],
+    view: View | None,
+    location: Location | None,
+    layouts: tuple[Layout, Layout],
+    schema: Schema,
+    memory_bytes: int,
+) -> Devices:
+    """The devices of source, target and scratch as they were asked for; only a stored source has a device of its own.
+
+    Where codecs are not known, `auto` tries them.
+    """
+    if view is None or AUTO_DEVICE not in asked or not is_on():
+        target, scratch = (None if one is None else _priced(find_device(one)) for one in asked[1:])
+        return Devices(_priced(find_device(asked[0])), target, scratch, layouts)
+    found = _auto(view, None if location is None else location.path, layouts, schema, memory_bytes)
+    if asked in ((AUTO_DEVICE, None, None), (AUTO_DEVICE,) * 3):
+        return found
+    source, target, scratch = (
+        auto if one == AUTO_DEVICE else None if one is None else _priced(find_device(one))
+        for one, auto in zip(asked, (found.source, found.target, found.target), strict=True)
+    )
+    # What a device that was given does not explain must not be learned of another one.
+    return replace(found, source=source or found.source, target=target, scratch=scratch, subjects=None)
+
+
+def _priced(device: Device) -> Device:
+    """A device as plans are priced on it here: elements are scattered more slowly where the loop was not compiled."""
+    if native.library() is not None:
+        return device
+    return replace(device, memory_bytes_per_second=device.memory_bytes_per_second * WITHOUT_LOOP)
+
+
+def _auto(view: View, target: str | None, layouts: tuple[Layout, Layout], schema: Schema, memory_bytes: int) -> Devices:
+    """What is known of the devices of a source and of a target; codecs that nobody knows are tried."""
+    subjects = _subjects(view, target)
+    experience = recall()
+    trials, words = _trials(view, layouts[1], schema, experience, memory_bytes)
+    tried = {(one.subject, one.quantity): one.value for one in trials}
+
+    def known(subject: str, quantity: str) -> float | None:
+        quantity = _scatter() if quantity == SCATTER else quantity
+        return tried.get((subject, quantity)) or experience.value(subject, quantity)
+
+    stored = _with_part(layouts[0], known), _with_part(layouts[1], known)
+    base = _priced(PRESETS[BASE])
+    one, two = (
+        learned_device(base, _sure(experience, subject, words), subject, known, stored, cores()) for subject in subjects
+    )
+    return Devices(one, two, two, stored, subjects, tuple(trials))
+
+
+def _subjects(view: View, target: str | None) -> tuple[str, str]:
+    """Names of the devices; what has none is a device of its own."""
+    where = view.store.described_by[0] if view.store.described_by else view.store.location
+    source = _subject(where)
+    return source, source if target is None else _subject(target)
+
+
+def _subject(path: str) -> str:
+    scheme, mark, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if mark else device_name(path) or "unknown device"
+
+
+def _scatter() -> str:
+    """The quantity of scattering: another one without the compiled loop."""
+    return SCATTER if native.library() is not None else f"{SCATTER} numpy"
+
+
+def _sure(experience: Experience, subject: str, words: Sequence[str]) -> str:
+    """How sure a prediction is, in words."""
+    count = experience.runs(subject)
+    said = f"{count} run{'s' if count > 1 else ''} on" if count else f"{BASE} preset, nothing measured yet on"
+    return plain("; ".join([f"auto: {said} {subject}", *words]))
+
+
+def _with_part(layout: Layout, known: Known) -> Layout:
+    """A layout with the part of its bytes that is stored."""
+    part = known(MACHINE, coding("part", layout.codec)) if layout.codec else None
+    return replace(layout, stored_part=min(part, 1.0)) if part else layout
+
+
+def _trials(
+    view: View, layout: Layout, schema: Schema, experience: Experience, memory_bytes: int
+) -> tuple[list[Sample], list[str]]:
+    """Trials of the codecs that no run has measured, and words on them."""
+    source = view.layout
+    wanted = [
+        kind
+        for kind, one in (("decode", source), ("encode", layout))
+        if one.encoded and experience.value(MACHINE, coding(kind, one.codec)) is None
+    ]
+    if not wanted:
+        return [], []
+    samples: list[Sample] = []
+    words: list[str] = []
+    little = excerpt(view.store, memory_bytes)
+    if "decode" in wanted and little is not None and little.decoding is not None:
+        samples += _samples("decode", source.codec, little.decoding.bytes_per_second, little.decoding.stored_part)
+        words.append(f"{source.codec} tried on {format_size(little.decoding.bytes)}")
+    if "encode" in wanted:
+        before, after = view.store.layout.dtype, schema.dtype
+        elements = made_up(after) if little is None else cast(little.elements, before, after)
+        found = try_encoding(schema.codec, after, elements)
+        if found is not None:
+            samples += _samples("encode", layout.codec, found.bytes_per_second, found.stored_part)
+            words.append(f"{layout.codec} tried on {format_size(found.bytes)}")
+    return samples, words
+
+
+def _samples(kind: str, codec: str, rate: float, part: float) -> list[Sample]:
+    return [Sample(MACHINE, coding(kind, codec), rate), Sample(MACHINE, coding("part", codec), part)]
+
+
+# ---------------------------------------------------------------- after a run
+def _learned(subjects: tuple[str, str], decision: Decision, measured: Sequence[Measured]) -> Iterator[Sample]:
+    """Samples of the passes of a run."""
+    problem, plan = decision.problem, decision.plan
+    first, scratch, last = problem.devices
+    devices = [first, *(scratch for _ in plan.scratch), last]
+    names = [subjects[0], *(subjects[1] for _ in plan.scratch), subjects[1]]
+    learned: set[str] = set()
+    sides = zip(plan.sides(problem.source, problem.target), measured, decision.sweeps, strict=True)
+    for number, ((_, source, target), one, sweep) in enumerate(sides):
+        if one.resumed_boxes or not one.seconds:
+            continue
+        seen = Observation(
+            source,
+            target,
+            one.source,
+            one.target,
+            one.seconds,
+            one.processor_seconds,
+            one.times.decode,
+            one.times.encode,
+            one.times.read,
+            one.times.write,
+            sweep.seconds / sweep.steady_seconds if sweep.steady_seconds else 1.0,
+        )
+        for quantity, value in learn_work(seen, devices[number + 1], cores()):
+            yield Sample(MACHINE, _scatter() if quantity == SCATTER else quantity, value)
+        for side, quantity, value in learn_devices(seen, (devices[number], devices[number + 1]), cores()):
+            if quantity:
+                learned.add(names[number + side])
+                yield Sample(names[number + side], quantity, value)
+    for name in sorted(learned):
+        yield Sample(name, RUNS, 1.0)
