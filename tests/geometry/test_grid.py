@@ -42,6 +42,15 @@ def test_boxes(grid: Grid) -> None:
     assert grid.overhangs == any(axis.lead or axis.trail for axis in grid.axes)
 
 
+@given(any_grid)
+def test_sizes_add_up_in_the_order_of_numbers(grid: Grid) -> None:
+    found = 0
+    for number, index in enumerate(grid.indices()):
+        assert grid.size_before(number) == found
+        found += grid.box(index).size
+    assert grid.size_before(grid.count) == found
+
+
 @given(any_grid, st.data())
 def test_touching_and_indices_in_any_order(grid: Grid, data: st.DataObject) -> None:
     box = data.draw(regions(grid.shape))

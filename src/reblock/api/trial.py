@@ -69,7 +69,12 @@ def excerpt(store: Store, memory_bytes: int) -> Excerpt | None:
     layout = store.layout
     size = layout.unit_bytes if layout.encoded else min(layout.unit_bytes, MAX_BYTES)
     memory = layout.unit_memory_bytes if layout.encoded else size
-    if store.reads is TransferMode.BOX or not layout.nbytes or memory > memory_bytes or size > _most_decoded(layout.codec):
+    if (
+        store.reads is TransferMode.BOX
+        or not layout.nbytes
+        or memory > memory_bytes
+        or size > _most_decoded(layout.codec)
+    ):
         return None
     try:
         return _excerpt(store, size)

@@ -98,6 +98,18 @@ class Grid:
             found.append(i)
         return tuple(found[::-1])
 
+    def size_before(self, number: int) -> int:
+        """Elements of all boxes with lower numbers."""
+        if number >= self.count:
+            return prod(self.shape)
+        found, beside, inside = 0, 1, prod(self.shape)
+        for axis, i in zip(self.axes, self.index(number), strict=True):
+            start, stop = axis.interval(i)
+            inside //= max(axis.length, 1)
+            found += beside * start * inside
+            beside *= stop - start
+        return found
+
     def touching(self, box: Box, order: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
         """Indices of the boxes that meet a box; `order` lists the axes from the slowest to the fastest."""
         ranges = [axis.touching(a, b) for axis, a, b in zip(self.axes, box.start, box.stop, strict=True)]

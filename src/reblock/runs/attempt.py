@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -398,8 +399,11 @@ class Attempt:
 
     def _parts(self, ledger: GroupCommit) -> list[float]:
         """Which part of each pass is finished; passes that take turns are as far as the last one."""
-        counts = [sweep.writes.count for sweep in self.plan.passes]
-        done = [len(ledger.finished(number)) / max(count, 1) for number, count in enumerate(counts)]
+        size = max(prod(self.plan.shape), 1)
+        done = []
+        for number, sweep in enumerate(self.plan.passes):
+            ranges = ledger.finished(number).ranges()
+            done.append(sum(sweep.writes.size_before(b) - sweep.writes.size_before(a) for a, b in ranges) / size)
         return [done[-1]] * len(done) if self.plan.interleaved else done
 
     # ---------------------------------------------------------------- what goes wrong
