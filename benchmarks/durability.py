@@ -1,12 +1,12 @@
-"""What durability costs: the same plan through the engine alone and as a whole run, both until all is on the disk.
+"""The cost of durability: the same plan by the engine alone and as a whole run, both until everything is on disk.
 
 ::
 
     python benchmarks/durability.py [FOLDER] [--size 512MiB] [--rounds 5]
 
-The engine alone writes chunks and nothing else. A run also keeps a journal, syncs in groups and publishes by a rename;
-it is timed without and with digests. Rounds take turns, so that all see the same machine. Prints the medians, and their
-ratios to the engine alone.
+The engine alone writes only chunks. A run also keeps a journal, syncs in groups and publishes by a rename; it is timed
+without and with digests. Rounds are interleaved, so that all see the same machine. Prints the medians, and their ratios
+to the engine alone.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from reblock.units import format_seconds, format_size, parse_size
 
 #: 4 MiB of float32.
 CHUNK = (128, 128, 64)
-#: Times the engine alone that a run may take.
+#: The most time that a run may take, as a multiple of the engine alone.
 BAR = 1.10
 
 
 def engine_alone(job: reblock.Job, path: str) -> None:
-    """Write the array, without journal, syncs in between, or a name that appears at the end."""
+    """Write the array without a journal, intermediate syncs or a final rename."""
     assert job.source is not None
     assert job.format is not None
     store = job.format.create(path, "", job.schema)
@@ -44,7 +44,7 @@ def engine_alone(job: reblock.Job, path: str) -> None:
 
 
 def make_source(path: Path, size: int) -> None:
-    """Random elements, so that no disk can store them in less."""
+    """Random elements, which no disk can compress."""
     planes = max(size // (4 * 512 * 512), 1)
     chance = np.random.default_rng(0)
     source = np.lib.format.open_memmap(path, "w+", "<f4", (planes, 512, 512))

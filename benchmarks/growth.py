@@ -1,14 +1,14 @@
-"""Does the cost per byte grow with the array, does memory, and what does a chunk cost?
+"""How cost per byte and memory grow with the array, and what a chunk costs.
 
     python benchmarks/growth.py --dir /data [--small 2GiB] [--large 16GiB] [--memory 256MiB] [--repeat 3]
                                 [--control]
 
-Three bars: the larger array takes at most 1.2 times as long per byte as the smaller one; with the same budget its peak
-of memory is no more than 16 MiB higher; a chunk costs at most 30 µs of user time, from two runs on as many bytes whose
-numbers of chunks differ a hundredfold. Every output is compared with its source. Exit 1 if a bar is missed.
+Three bars: the larger array takes at most 1.2 times as long per byte as the smaller one; with the same budget, its peak
+memory is at most 16 MiB higher; a chunk costs at most 30 µs of user time, from two runs on the same number of bytes
+whose numbers of chunks differ a hundredfold. Every output is compared with its source. Exit 1 if a bar is missed.
 
-The disk needs room for twice the larger array. Sources are kept below DIR with --keep. With --control `cp` copies the
-same two arrays in the same rounds, which tells how much longer the disk itself takes per byte; it is no bar.
+The disk needs room for twice the larger array. --keep leaves the sources in DIR. With --control, `cp` copies the same
+two arrays in the same rounds, which shows how much longer the disk itself takes per byte; it is not a bar.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def arguments() -> argparse.Namespace:
 
 
 def sized(workload: Workload, size: str) -> Workload:
-    """As many planes of 512 × 512 as make this size, in whole chunks of either side."""
+    """The number of planes of 512 × 512 for this size, in whole chunks of both sides."""
     plane = 512 * 512 * 4
     return replace(workload, shape=(max(64, parse_size(size) // plane // 64 * 64), 512, 512))
 
 
 def runs(entries: list[tuple[Contender, Workload]], options: argparse.Namespace) -> list[list[RaceRun]]:
-    """Timed runs of each, in turns; the first round warms up."""
+    """Timed, interleaved runs; the first round warms up."""
     made = [path for _, workload in entries if (path := source(workload, options.dir)) is not None]
     found: list[list[RaceRun]] = [[] for _ in entries]
     try:
@@ -74,7 +74,7 @@ def runs(entries: list[tuple[Contender, Workload]], options: argparse.Namespace)
 
 
 def source(workload: Workload, folder: str) -> str | None:
-    """Make the source; its path if it was not there."""
+    """Make the source; returns its path if it did not exist."""
     path = source_path(workload, "zarr", folder)
     if os.path.lexists(path):
         return None
@@ -109,7 +109,7 @@ def grow(options: argparse.Namespace) -> bool:
 
 
 def chunk_cost(options: argparse.Namespace) -> bool:
-    """User time of a chunk, from few and many chunks of the same bytes."""
+    """User time per chunk, from few and many chunks of the same bytes."""
     base = sized(replace(CUBES, memory_bytes=parse_size(options.memory)), options.chunked)
     few = replace(base, source_chunks=(64, 64, 64), chunks=(32, 128, 64))
     many = replace(base, source_chunks=(16, 16, 10), chunks=(8, 32, 10))
@@ -129,7 +129,7 @@ def chunk_cost(options: argparse.Namespace) -> bool:
 
 def main() -> int:
     options = arguments()
-    # A folder of our own: what runs have left is removed from it.
+    # A folder of our own, from which leftovers of runs are removed.
     options.dir = os.path.join(options.dir, "reblock-growth")
     os.makedirs(options.dir, exist_ok=True)
     met = [chunk_cost(options), grow(options)]

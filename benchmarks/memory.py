@@ -1,12 +1,11 @@
-"""Is the peak of memory a property of the program? Random problems, each in a fresh process.
+"""Peak memory of random problems, each in a fresh process, compared with the prediction.
 
     python benchmarks/memory.py --dir /data [--problems 300] [--seed 0]
 
-Budgets go from the smallest feasible one upwards, if a run takes seconds and not hours with it. What the process takes
-above its start is at most what was predicted and 16 MiB, and that at most the budget; what the engine reserves is at
-most what was predicted. Where 256 MiB or more were predicted, that is at most 1.15 times what was reserved, and at most
-1.15 times what the process took.
-Exit 1 if one of these does not hold for every problem.
+Budgets start at the smallest feasible one, unless a run would take hours with it. The process takes at most the
+prediction plus 16 MiB above its start, and the prediction is at most the budget. The engine reserves at most the
+prediction. If the prediction is 256 MiB or more, it is at most 1.15 times what was reserved and at most 1.15 times what
+the process took. Exit 1 if one of these does not hold for every problem.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from reblock.bench.peers.scripts.measure import peak_of, resident
 from reblock.units import format_size
 
 SLACK_BYTES, LARGE_BYTES, MOST_OVER = 16 << 20, 256 << 20, 1.15
-#: Formats, and the codecs that each is tried with.
+#: Formats, and the codecs to try with each.
 CODECS = {
     "npy": ("none",),
     "blocks": ("none",),
@@ -40,7 +39,7 @@ SUFFIX = {"npy": ".npy", "blocks": "/", "zarr": ".zarr", "hdf5": ".h5"}
 #: Arrays from 1 MiB up, and every third one large enough for a budget of some hundred MiB.
 SMALL, LARGE = (1 << 20, 48 << 20), (600 << 20, 800 << 20)
 MOST_CHUNKS = 1500
-#: Runs that would take longer, or more steps, get more memory.
+#: The longest time and the most steps of a run; problems that exceed them get more memory.
 LONG_SECONDS, MANY_STEPS = 10, 5000
 
 
@@ -64,7 +63,7 @@ def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
         "chunks": after,
         "source_codec": rng.choice(CODECS[source]),
         "codec": rng.choice(CODECS[target]),
-        # A quarter gets the least there is.
+        # A quarter of the problems gets the least memory.
         "factor": 1.0 if rng.random() < 0.25 else rng.uniform(1, 6),
         "source_shards": draw_shards(rng, shape, before) if source == "zarr" else None,
         "shards": draw_shards(rng, shape, after) if target == "zarr" else None,
@@ -72,7 +71,7 @@ def draw(rng: random.Random, *, large: bool) -> dict[str, Any]:
 
 
 def draw_shards(rng: random.Random, shape: list[int], chunks: list[int]) -> list[int] | None:
-    """Of several chunks, for every other array."""
+    """A shard of several chunks, for every other array."""
     many = [rng.randint(1, min(4, -(-n // c))) for n, c in zip(shape, chunks, strict=True)]
     return [k * c for k, c in zip(many, chunks, strict=True)] if rng.random() < 0.5 else None
 
@@ -93,7 +92,7 @@ def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
     except reblock.InfeasibleError as error:
         least = error.needs_memory_bytes or 0
     memory = round(least * problem["factor"])
-    # With the very least, raw files are moved element by element: hours, and a budget of a few KiB shows the same.
+    # With the least memory, raw files are moved element by element, which takes hours; a few KiB show the same.
     while takes_long(reblock.plan(source, target, memory=memory, **wanted)) and memory < values.nbytes:
         memory *= 2
     return {"source": source, "target": target, "memory": memory, **wanted}
@@ -116,7 +115,7 @@ def run(job: dict[str, Any]) -> dict[str, int]:
 
 
 def warm(planned: Any) -> None:
-    """Load what a run would load: libraries of formats and codecs are no part of the budget."""
+    """Load the libraries of formats and codecs, which are not part of the budget."""
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "x.npy")
         np.save(tiny, np.zeros((4,) * len(planned.schema.shape), planned.schema.dtype))
@@ -127,7 +126,7 @@ def warm(planned: Any) -> None:
 
 
 def judge(job: dict[str, Any], found: dict[str, int]) -> list[str]:
-    """What does not hold."""
+    """The bars that are not met, in words."""
     wrong = []
     if found["taken"] > found["predicted"] + SLACK_BYTES:
         wrong.append("takes more than predicted")
@@ -143,7 +142,7 @@ def judge(job: dict[str, Any], found: dict[str, int]) -> list[str]:
 
 
 def over(found: dict[str, int], key: str) -> float:
-    """How many times as much as that was predicted, where it was much."""
+    """The prediction as a multiple of a measured value, if the prediction is large."""
     return found["predicted"] / found[key] if found["predicted"] >= LARGE_BYTES else 0.0
 
 

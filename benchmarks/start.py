@@ -2,8 +2,8 @@
 
     python benchmarks/start.py --dir DIR [--rounds 10]
 
-Every round runs 7.5 MiB from .npy to Zarr twice, with and without `--json`. The engine's time is what the report says
-was measured. The processor's time is printed beside the wall time: on a busy machine it is the steadier of the two.
+Every round converts 7.5 MiB from .npy to Zarr twice, with and without `--json`. The engine's time is the measured time
+of the report. Processor time is printed beside wall time: on a busy machine it varies less.
 """
 
 from __future__ import annotations

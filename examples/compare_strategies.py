@@ -1,4 +1,4 @@
-"""Compare strategies: the same job planned and really run by each strategy that can serve it."""
+"""Compare strategies: plan and run the same job with each strategy that can solve it."""
 
 import tempfile
 from pathlib import Path

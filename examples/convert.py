@@ -1,4 +1,4 @@
-"""Convert: one array through every format, each copy verified."""
+"""Convert: take one array through every format, and verify each copy."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Crop and transpose: take a region, turn its axes and rechunk it, in one run."""
+"""Crop and transpose: take a region, reorder its axes and rechunk it, in one run."""
 
 import tempfile
 from pathlib import Path
@@ -22,5 +22,5 @@ with tempfile.TemporaryDirectory() as folder:
     assert np.array_equal(array[...], values[10:50, :, 5:90].transpose(2, 0, 1))
     assert reblock.verify(scan, part, **view).equal
 
-    # An opened array reads regions as numpy does.
+    # Index an opened array like a numpy array.
     print("one value:", array[0, 0, 0], "is", values[10, 0, 5])

@@ -1,10 +1,10 @@
-"""Own format: `.plain` files, taught to reblock in one module, found by entry point, held to the contract.
+"""Own format: `.plain` files in one module, found by entry point and tested by the contract.
 
 ::
 
-    ├─ one line of JSON, made up with spaces to 512 bytes ─┼─ elements, last axis fastest ─┤
+    ├─ one line of JSON, padded with spaces to 512 bytes ─┼─ elements, last axis fastest ─┤
 
-Everything above `main` would be a package of its own, whose pyproject.toml says ::
+Everything above `main` would be in a package of its own, with this in its pyproject.toml ::
 
     [project.entry-points."reblock.formats"]
     plain = "own_format:FORMAT"
@@ -35,7 +35,7 @@ HEADER = 512
 
 @dataclass(frozen=True)
 class PlainStore(RawByExtent):
-    """One .plain file: says where the elements lie; the engine reads and writes them."""
+    """One .plain file: states where the elements are; the engine reads and writes them."""
 
     path: str
     schema: Schema
@@ -97,13 +97,13 @@ class PlainFormat:
         except OSError as error:
             raise DiskError.wrap(error, doing="open", path=path) from error
         except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"{path} is no .plain file: {error!r}") from error
+            raise FormatError(f"{path} is not a .plain file: {error!r}") from error
         if size != HEADER + store.layout.nbytes:
             raise CorruptError(f"{path}: {size} bytes, its header promises {HEADER + store.layout.nbytes}")
         return store
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
-        """Nothing but shape and type can be kept: what was asked for is refused, what was not is named."""
+        """Keep shape and type; refuse anything else that was requested, and note anything else that came along."""
         if schema.dtype.kind not in "biufc":
             raise UsageError(f"plain holds numbers, not {schema.dtype}")
         notes = []
@@ -134,7 +134,7 @@ class PlainFormat:
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema) -> PlainStore:
-        """Go on with a file whose writer was killed: all that was written into it is in its place."""
+        """Continue a file whose writer was killed: everything that was written is in its place."""
         store = self.open(path, inner)
         if (store.schema.shape, store.schema.dtype) != (schema.shape, schema.dtype):
             raise CorruptError(f"{path} is not the array that was being written")
@@ -157,7 +157,7 @@ class TestPlain(FormatContract):
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        # What installing the package would do: leave its entry points where Python looks for them.
+        # Installing the package would put its entry points where Python looks for them.
         installed = Path(folder, "plain-1.0.dist-info")
         installed.mkdir()
         (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 1.0\n")
@@ -171,7 +171,7 @@ def main() -> None:
         assert reblock.verify(f"{folder}/scan.npy", f"{folder}/scan.zarr").equal
         print(reblock.open(f"{folder}/scan.plain")[0, 0, :3], "read back from", "scan.plain")
 
-        # What is left out takes longer: random arrays, by Hypothesis.
+        # The random arrays of Hypothesis are left out, because they take longer.
         plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
         options = ["-q", "--no-header", "--disable-warnings", *plugins, "-k", "not any_array"]
         code = pytest.main([*options, "-c", os.devnull, f"--rootdir={folder}", f"--basetemp={folder}/tests", __file__])

@@ -1,4 +1,4 @@
-"""Plan only: what a repartition of 80 GiB would cost under several budgets, by arithmetic; no array exists."""
+"""Plan only: the cost of repartitioning 80 GiB under several budgets, by arithmetic alone; no array exists."""
 
 import reblock
 from reblock.units import format_size
