@@ -14,7 +14,7 @@ import pytest
 
 import reblock
 from reblock.engine import View, load, native, region
-from reblock.engine.memory.buffers import Region
+from reblock.engine.memory.arena import Arena
 from reblock.engine.pipeline.readers.jobs import run_jobs
 from reblock.engine.pipeline.readers.protocol import Arrived, ReadJob
 from reblock.errors import CorruptError, InfeasibleError
@@ -138,7 +138,7 @@ def test_jobs_run_at_the_same_time() -> None:
         names.add(threading.current_thread().name)
         return iter(())
 
-    run_jobs(iter([job] * 9), 3, Region(), None)
+    run_jobs(iter([job] * 9), 3, Arena(), None)
     assert len(names) == 3
     assert threading.current_thread().name in names
 
@@ -158,5 +158,5 @@ def test_no_job_begins_after_an_error() -> None:
             yield job
 
     with pytest.raises(CorruptError, match="three"):
-        run_jobs(jobs(), 1, Region(), None)
+        run_jobs(jobs(), 1, Arena(), None)
     assert begun == [0, 1, 2, 3]

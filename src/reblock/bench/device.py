@@ -35,7 +35,7 @@ import numpy.typing as npt
 from reblock.api.devices import find_device
 from reblock.bench.files import evict
 from reblock.bench.notify import Notify, silent
-from reblock.engine.memory.buffers import Region
+from reblock.engine.memory.arena import Arena
 from reblock.errors import DiskError, UsageError
 from reblock.model import PIECE_BYTES, Bytes, Codec, Device, Extent, Flat, Schema, Store
 from reblock.storage import registry
@@ -331,7 +331,7 @@ def _fresh_rate() -> float:
     def touch() -> Iterator[int]:
         while True:
             # A new mapping each time; the previous one is returned to the system.
-            memory, _ = Region().cut(_FRESH_BYTES)
+            memory, _ = Arena().cut(_FRESH_BYTES)
             memory[::_PAGE] = 1
             yield memory.size
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import perf_counter
 
-from reblock.engine.memory.buffers import Memory, Region, ScratchBuffers
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.budget import Memory
+from reblock.engine.memory.scratch import ScratchBuffers
 from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.pipeline.readers.fetch import open_raw, read_raw, read_units
 from reblock.engine.pipeline.readers.library import read_boxes
@@ -31,8 +33,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
     full = full_axes(view.layout, sweep.read_access, sweep.coalesced)
     piece_bytes = sweep.execution.piece_bytes if sweep.execution else PIECE_BYTES
     measured = Measured()
-    region = Region()
-    staging = ScratchBuffers(region)
+    arena = Arena()
+    staging = ScratchBuffers(arena)
     for task in sweep.tasks.indices():
         opened: dict[Index, Buffer] = {}
         held = 0
@@ -48,7 +50,7 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
                         if place not in opened:
                             number = sweep.writes.number(place)
                             size = boxes.stored(number).size * store.layout.itemsize
-                            memory = Memory(size, *region.cut(size))
+                            memory = Memory(size, *arena.cut(size))
                             opened[place] = writer.buffer(number, boxes.box(number).size, memory)
                         opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
             held += box.size

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import Memory, Region, encoded_pool
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.budget import Memory
+from reblock.engine.memory.scratch import encoded_pool
 from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.pipeline.readers.choose import choose_reading
 from reblock.engine.pipeline.readers.jobs import run_jobs
@@ -104,7 +106,7 @@ def load(
     threads = _threads(view, box, threads, room)
     loading = _Loading(view, box, tuple(steps or (1,) * box.ndim), threads, room // threads)
     if loading.out.size:
-        run_jobs(loading.jobs(), threads, loading.region, encoded_pool(view.layout, threads, loading.region))
+        run_jobs(loading.jobs(), threads, loading.arena, encoded_pool(view.layout, threads, loading.arena))
     return loading.out
 
 
@@ -122,7 +124,7 @@ class _Loading:
     def __init__(self, view: View, box: Box, steps: tuple[int, ...], threads: int, room: int) -> None:
         """Each thread has `room` bytes."""
         self._view, self._box, self._steps = view, box, steps
-        self.region = Region()
+        self.arena = Arena()
         """Where readers take their memory from."""
         shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
         self.out: Array = np.empty(shape, view.layout.dtype)
@@ -142,7 +144,7 @@ class _Loading:
             coders=threads,
             batch_size=1,
             opener=Opener(view.store),
-            region=self.region,
+            arena=self.arena,
             moves=moves,
             max_units=max(room // (4 * _UNIT_BYTES), 1),
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import allocate
+from reblock.engine.memory.arena import allocate
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 from reblock.storage.media import durable
 

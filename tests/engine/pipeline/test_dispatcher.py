@@ -12,7 +12,8 @@ import pytest
 from cases import make
 from reblock.engine.memory import allocator as allocators
 from reblock.engine.memory.allocator import BufferAllocator
-from reblock.engine.memory.buffers import Region, Stopped
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.budget import Stopped
 from reblock.engine.pipeline.boxes import Boxes, Buffer
 from reblock.engine.pipeline.dispatcher import Dispatcher
 from reblock.engine.pipeline.readers.protocol import Arrived, Batch, ReadJob
@@ -71,7 +72,7 @@ class Rig:
         self.tally = Tally(Watch(), 0, 0)
         self.allocator.budget.idle = lambda: self.tally.idle
         self.reading, self.complete = Elements(scatter, step), dict[int, list[int]]()
-        self._threads = Threads(2, "test", Region())
+        self._threads = Threads(2, "test", Arena())
         readers = Readers(self._threads, 4, self.tally, self.stop, self._free)
         sweep = Pass(whole, writes, whole, (0,), Access.RUNS, Access.UNITS)
         self.dispatcher = Dispatcher(sweep, self.reading, self.allocator, readers, self.tally, self.stop)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from cases import check_pass, cuts, fill, make
 from reblock.cost import PRESETS, memory
 from reblock.cost.estimate import estimate_passes
 from reblock.engine import View, execute, execute_in_order, load, native
-from reblock.engine.memory.buffers import Buffers
+from reblock.engine.memory.budget import MemoryBudget
 from reblock.errors import InfeasibleError, Refused
 from reblock.geometry import Axis, Box, Grid
 from reblock.model import Problem, Store
@@ -137,14 +137,14 @@ def test_slabs_do_the_same_in_less_memory(
 
 def test_nothing_of_a_pass_stays_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next pass has the same budget: buffers must not wait for the collector of garbage."""
-    made: list[weakref.ref[Buffers]] = []
+    made: list[weakref.ref[MemoryBudget]] = []
 
-    class Watched(Buffers):
+    class Watched(MemoryBudget):
         def __init__(self, limit: int, with_room: Callable[[int], int]) -> None:
             super().__init__(limit, with_room)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("reblock.engine.memory.allocator.Buffers", Watched)
+    monkeypatch.setattr("reblock.engine.memory.allocator.MemoryBudget", Watched)
     source = make(tmp_path, "source", "rawblocks", (20, 20), (4, 20))
     fill(source, np.arange(400, dtype="u2").reshape(20, 20))
     target = make(tmp_path, "target", "rawblocks", (20, 20), (20, 4))

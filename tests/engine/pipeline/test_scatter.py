@@ -9,7 +9,8 @@ import pytest
 
 from cases import cuts
 from reblock.engine import native
-from reblock.engine.memory.buffers import Memory, Region
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.budget import Memory
 from reblock.engine.pipeline.boxes import Boxes, Buffer
 from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.pipeline.scatter import Scatter
@@ -45,7 +46,7 @@ def copied(boxes: Boxes, compiled: native.Moves | None, loaded: Loaded, fill: ob
         assert window.elements[position] == writes.box(index).size
         assert window.sizes[position] == layout.itemsize * (layout.objects.stored if whole else writes.box)(index).size
         size = window.sizes[position]
-        memory = Memory(size, *Region().cut(size))
+        memory = Memory(size, *Arena().cut(size))
         memory.flat[:] = 0
         window.put(position, Buffer(boxes, number, window.elements[position], memory))
     complete = {buffer.number for buffer in scatter(loaded, window)}

@@ -21,7 +21,8 @@ from reblock.storage.codecs.in_place import STEP_BYTES
 SCRIPT = """
 import json, sys
 import numpy as np
-from reblock.engine.memory.buffers import Coders, Region
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.scratch import ScratchPool
 from reblock.model.codec import Codec
 from reblock.storage.codecs.coding import coding
 from reblock.storage.codecs.chain import Chain
@@ -38,10 +39,10 @@ def taken(work):
     work()
     return status("VmHWM") - before
 def encode(data, room):
-    with Coders(1, Region())() as scratch:
+    with ScratchPool(1, Arena())() as scratch:
         chain.encode(data, room if counted.in_place else None, scratch)
 def decode(stored, out):
-    with Coders(1, Region())() as scratch:
+    with ScratchPool(1, Arena())() as scratch:
         chain.decode(stored.data, out, scratch)
 small = np.arange(4096, dtype="u1").astype(dtype).view("u1")
 chain.decode(chain.encode(small).data, np.empty_like(small))

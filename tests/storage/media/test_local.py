@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine.memory.buffers import allocate
+from reblock.engine.memory.arena import allocate
 from reblock.errors import DiskError
 from reblock.model.medium import DIRECT_BYTES, PAGE_BYTES
 from reblock.storage.media import local

@@ -18,7 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.engine.memory.buffers import Buffers, slabs
+from reblock.engine.memory.budget import MemoryBudget, slabs
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.scatter import Scatter, Window
 from reblock.engine.pipeline.writers.target import TargetWriter
@@ -37,7 +37,7 @@ class BufferAllocator:
     def __init__(self, limit: int, scatter: Scatter, target: TargetWriter, finished: Collection[int]) -> None:
         """Boxes in `finished` were written by an earlier run, and get no memory."""
         self._with_room = partial(with_room, target=target.store.layout)
-        self.budget = Buffers(limit, self._with_room)
+        self.budget = MemoryBudget(limit, self._with_room)
         """The budget that memory is counted against."""
         self.open: dict[int, Buffer] = {}
         """Write boxes that have memory, by number."""

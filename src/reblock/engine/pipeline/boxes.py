@@ -10,7 +10,7 @@ import numpy as np
 
 from reblock.engine import native
 from reblock.engine.digest import sums
-from reblock.engine.memory.buffers import Memory
+from reblock.engine.memory.budget import Memory
 from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.view import Array, part, shaped
 from reblock.geometry import Box, Grid

@@ -17,7 +17,9 @@ from collections.abc import Iterable
 from time import perf_counter, process_time
 
 from reblock.engine.memory.allocator import make_allocator
-from reblock.engine.memory.buffers import Region, Stopped, encoded_pool, return_freed_memory
+from reblock.engine.memory.arena import Arena, return_freed_memory
+from reblock.engine.memory.budget import Stopped
+from reblock.engine.memory.scratch import encoded_pool
 from reblock.engine.pipeline.boxes import Boxes, fill_element
 from reblock.engine.pipeline.dispatcher import Dispatcher
 from reblock.engine.pipeline.readers.choose import choose_reading, is_in_one_piece
@@ -63,7 +65,7 @@ def _execute(
     began, worked = perf_counter(), process_time()
     # An empty tuple is searched much faster than an empty set of another kind.
     finished = (watch.ledger.finished(number) if watch.ledger else ()) or ()
-    fill, region = fill_element(view.store), Region(how.flight_bytes)
+    fill, arena = fill_element(view.store), Arena(how.flight_bytes)
     stamps = None if watch.source is None else watch.source.stamps
     moves = compiled_moves(view, store.layout, fill, digest=watch.digest, stamps=stamps)
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
@@ -81,14 +83,14 @@ def _execute(
         coders=how.coders,
         batch_size=how.batch_size,
         opener=Opener(view.store, watch.source),
-        region=region,
+        arena=arena,
         moves=moves if compiled else None,
         verbatim=scatter.verbatim,
         finished=finished,
         stop=stop,
     )
-    encoding, writing = Threads(how.coders, "reblock-encode", region), Threads(how.writers, "reblock-write", region)
-    fetching = Threads(how.readers, "reblock-read", region, encoded_pool(view.layout, how.units_in_flight, region))
+    encoding, writing = Threads(how.coders, "reblock-encode", arena), Threads(how.writers, "reblock-write", arena)
+    fetching = Threads(how.readers, "reblock-read", arena, encoded_pool(view.layout, how.units_in_flight, arena))
     writers = Writers(encoding, writing, target, allocator, tally, stop, watch.ledger, number)
     readers = Readers(fetching, how.queued, tally, stop, writers.take)
     dispatcher = Dispatcher(sweep, reading, allocator, readers, tally, stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Lock
 
-from reblock.engine.memory.buffers import Stopped
+from reblock.engine.memory.budget import Stopped
 from reblock.engine.watch import Cancelled
 
 

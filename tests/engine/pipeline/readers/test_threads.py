@@ -8,7 +8,9 @@ from functools import partial
 
 import pytest
 
-from reblock.engine.memory.buffers import STORED, Berths, Region, Stopped
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.budget import Stopped
+from reblock.engine.memory.scratch import STORED, EncodedBufferPool
 from reblock.engine.pipeline.readers.protocol import Arrived
 from reblock.engine.pipeline.readers.threads import Readers
 from reblock.engine.pipeline.stop import Stop
@@ -22,12 +24,12 @@ from reblock.model import Scratch, Traffic
 class Crew:
     """Two threads that read, with a queue of three."""
 
-    def __init__(self, berths: Berths | None = None) -> None:
+    def __init__(self, berths: EncodedBufferPool | None = None) -> None:
         self.told: list[int] = []
         self.cancelled = threading.Event()
         self.stop = Stop(self.cancelled.is_set, lambda: None)
         self.tally = Tally(Watch(progress=lambda _, arrived, __: self.told.append(arrived)), 0, 0)
-        self.threads = Threads(2, "test", Region(), berths)
+        self.threads = Threads(2, "test", Arena(), berths)
         self.readers = Readers(self.threads, 3, self.tally, self.stop, lambda _: None)
 
 
@@ -109,7 +111,7 @@ def test_the_queue_is_bounded() -> None:
 
 def test_one_buffer_for_stored_bytes_serves_all_jobs() -> None:
     """A job that kept the buffer would make the next one wait forever."""
-    crew, sizes = Crew(Berths([100_000], Region())), []
+    crew, sizes = Crew(EncodedBufferPool([100_000], Arena())), []
 
     def read(scratch: Scratch) -> Iterator[Arrived]:
         sizes.append(scratch(STORED, 1000).size)

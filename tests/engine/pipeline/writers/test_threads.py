@@ -11,7 +11,7 @@ import pytest
 from cases import make
 from reblock.engine import View, load
 from reblock.engine.memory.allocator import BufferAllocator
-from reblock.engine.memory.buffers import Region
+from reblock.engine.memory.arena import Arena
 from reblock.engine.pipeline.boxes import Boxes, Buffer
 from reblock.engine.pipeline.scatter import Scatter
 from reblock.engine.pipeline.stop import Stop
@@ -39,7 +39,7 @@ class Rig:
         self.allocator = BufferAllocator(1 << 20, scatter, self.target, ())
         self.stop, self.tally = Stop(lambda: False, self.allocator.budget.stop), Tally(Watch(), 0, 0)
         self.recorded: list[list[tuple[int, bool]]] = []
-        threads = [Threads(1, name, Region()) for name in ("encode", "write")]
+        threads = [Threads(1, name, Arena()) for name in ("encode", "write")]
         self.writers = Writers(*threads, self.target, self.allocator, self.tally, self.stop, self, 7)
         window = self.allocator.window(Box.whole(ARRAY.shape))
         self.allocator.allocate(window, range(3), 0, 3)

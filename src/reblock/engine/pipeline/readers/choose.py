@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from math import prod
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import Coders, Region
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.scratch import ScratchPool
 from reblock.engine.pipeline.readers.compiled import CompiledReading, ReadRows
 from reblock.engine.pipeline.readers.encoded import EncodedUnits
 from reblock.engine.pipeline.readers.fetch import Decoding, without_scratch
@@ -32,7 +33,7 @@ def choose_reading(
     coders: int,
     batch_size: int,
     opener: Opener,
-    region: Region,
+    arena: Arena,
     moves: native.Moves | None,
     verbatim: bool = False,
     finished: Collection[int] = (),
@@ -54,7 +55,7 @@ def choose_reading(
     if view.store.reads is TransferMode.BOX:
         return LibraryReading(view, full, piece_bytes, opener, deliver, stop)
     # Memory between the stages of a codec is counted for this many units only.
-    decoding: Decoding = Coders(coders, region) if view.layout.decoding_bytes else without_scratch
+    decoding: Decoding = ScratchPool(coders, arena) if view.layout.decoding_bytes else without_scratch
     python = PythonReading(view, full, piece_bytes, opener, deliver, decoding, max_units)
     if moves is None or not view.store.medium.is_local:
         return python

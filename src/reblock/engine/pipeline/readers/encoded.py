@@ -11,7 +11,7 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import STORED
+from reblock.engine.memory.scratch import STORED
 from reblock.engine.native.structs import DecoderStruct
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.readers.faults import corrupt

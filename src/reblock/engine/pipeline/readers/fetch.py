@@ -8,7 +8,7 @@ from threading import Lock
 from time import perf_counter, thread_time
 from typing import Self
 
-from reblock.engine.memory.buffers import STORED
+from reblock.engine.memory.scratch import STORED
 from reblock.engine.pipeline.readers.opener import Opener
 from reblock.engine.pipeline.readers.visits import Loaded, Piece, Visit
 from reblock.engine.report import Times

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Lock
 
-from reblock.engine.memory.buffers import EncodedBufferPool, Region, ScratchBuffers
+from reblock.engine.memory.arena import Arena
+from reblock.engine.memory.scratch import EncodedBufferPool, ScratchBuffers
 from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.threads import Threads
 
 
-def run_jobs(jobs: Iterator[ReadJob], threads: int, region: Region, pool: EncodedBufferPool | None) -> None:
+def run_jobs(jobs: Iterator[ReadJob], threads: int, arena: Arena, pool: EncodedBufferPool | None) -> None:
     """Carry out all jobs with that many threads, the calling one included; raises the first error of any of them."""
     lock, errors = Lock(), list[BaseException]()
 
@@ -31,11 +32,11 @@ def run_jobs(jobs: Iterator[ReadJob], threads: int, region: Region, pool: Encode
             scratch.leave()
 
     if threads == 1:
-        work(ScratchBuffers(region, pool))
+        work(ScratchBuffers(arena, pool))
     else:
-        with Threads(threads - 1, "reblock-load", region, pool) as others:
+        with Threads(threads - 1, "reblock-load", arena, pool) as others:
             for _ in range(threads - 1):
                 others.submit(work)
-            work(ScratchBuffers(region, pool))
+            work(ScratchBuffers(arena, pool))
     if errors:
         raise errors[0]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from threading import Semaphore
 from typing import Self
 
-from reblock.engine.memory.buffers import PATIENCE_SECONDS, ScratchBuffers
+from reblock.engine.memory.budget import PATIENCE_SECONDS
+from reblock.engine.memory.scratch import ScratchBuffers
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.stop import Stop

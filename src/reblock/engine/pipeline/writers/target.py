@@ -12,7 +12,7 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from reblock.engine import native
-from reblock.engine.memory.buffers import Memory
+from reblock.engine.memory.budget import Memory
 from reblock.engine.pipeline.boxes import Boxes, Buffer, fill_element
 from reblock.engine.report import Times
 from reblock.engine.view import View, part

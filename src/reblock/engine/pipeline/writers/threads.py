@@ -7,7 +7,7 @@ from threading import Event
 from typing import Self
 
 from reblock.engine.memory.allocator import BufferAllocator
-from reblock.engine.memory.buffers import ScratchBuffers
+from reblock.engine.memory.scratch import ScratchBuffers
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.stop import Stop
 from reblock.engine.pipeline.tally import Tally
