@@ -49,10 +49,10 @@ def test_a_chosen_plan_passes(source: str, target: str) -> None:
         (lambda p: with_pass(p, read=Grid.whole((40, 59))), r"the read grid covers \(40, 59\)"),
         (lambda p: with_pass(p, tasks=Grid.whole((41, 60))), r"the task grid covers \(41, 60\)"),
         (lambda p: with_pass(p, read_access=Access.RUNS), "byte runs cannot be read"),
-        (lambda p: with_pass(p, write=Grid.of(SHAPE, (40, 8))), "reaches over several target chunks"),
+        (lambda p: with_pass(p, write=Grid.of(SHAPE, (40, 8))), "spans several target chunks"),
         (lambda p: with_pass(p, write=Grid.of(SHAPE, (40, 2))), "write boxes cut them"),
         (lambda p: with_pass(p, write_access=Access.RUNS), "can only be written whole"),
-        (lambda p: replace(p, divided=True), "in parts, or whole"),
+        (lambda p: replace(p, divided=True), "disagree on reading"),
     ],
 )
 def test_a_plan_that_moves_wrong_things_is_refused(spoil: Callable[[Plan], Plan], message: str) -> None:
@@ -112,7 +112,7 @@ def test_passes_that_interleave_share_tasks_and_scratch() -> None:
     check(plan(halves, halves, middle), wanted)
     with pytest.raises(UsageError, match="share their task grid"):
         check(plan(halves, whole, middle), wanted)
-    with pytest.raises(UsageError, match="may not reach over several tasks"):
+    with pytest.raises(UsageError, match="may not span several tasks"):
         check(plan(halves, halves, layout((40, 30))), wanted)
 
 

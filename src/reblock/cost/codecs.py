@@ -1,9 +1,9 @@
-"""Codecs cost by their level: relative speeds that turn the rate of a codec into that of its settings.
+"""Speeds of codecs by level: factors that turn the rate of a codec at its usual level into that at another level.
 
-A device says how fast a codec is at its usual level. Others are that fast times a factor, measured on float32 fields of
-smooth values with noise in their last digits (one core, numcodecs 0.16). Levels between those that were measured lie
-between them in proportion. Where a device names the settings themselves, such as `gzip:9` or `blosc:lz4:5`, or a whole
-codec such as `shuffle+gzip:9`, that rate is taken.
+A device states the rate of a codec at its usual level. The factors for other levels were measured on float32 fields of
+smooth values with noise in their last digits (one core, numcodecs 0.16). Levels between measured ones are interpolated.
+If a device names the settings themselves, such as `gzip:9` or `blosc:lz4:5`, or a whole codec such as `shuffle+gzip:9`,
+that rate is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from bisect import bisect_left
 from math import exp, inf, log
 
-#: Encoding speed by level, over that of the usual level.
+#: Encoding speed by level, relative to the usual level.
 _ENCODING: dict[str, dict[int, float]] = {
     "gzip": {0: 6.0, 1: 1.6, 2: 1.4, 3: 1.2, 4: 1.0, 5: 0.54, 6: 0.19, 7: 0.13, 8: 0.09, 9: 0.086},
     "zstd": {-7: 3.4, -5: 3.1, 1: 2.2, 2: 1.6, 3: 1.0, 4: 0.75, 5: 0.7, 6: 0.54, 7: 0.37, 8: 0.32, 9: 0.29, 10: 0.21,
@@ -28,7 +28,7 @@ _ENCODING: dict[str, dict[int, float]] = {
     "blosc:snappy": {0: 30.0, 1: 4.0, 9: 4.0},
 }  # fmt: skip
 
-#: Decoding speed, over that of the usual level.
+#: Decoding speed by level, relative to the usual level.
 _DECODING: dict[str, dict[int, float]] = {
     "zstd": {-5: 1.6, 1: 1.15, 3: 1.0, 15: 1.0, 17: 0.7, 19: 0.4, 22: 0.4},
     "bz2": {1: 1.2, 5: 1.0, 9: 0.67},
@@ -41,14 +41,14 @@ _DECODING: dict[str, dict[int, float]] = {
     "blosc:snappy": {0: 6.0, 1: 2.0, 9: 2.0},
 }
 
-#: Levels where a codec's text names none.
+#: Default levels.
 _USUAL = {"gzip": 4, "zstd": 3, "bz2": 5, "lzma": 6, "lz4": 1}
-#: Codecs that are others by another name.
+#: Other names of codecs.
 _SAME = {"zlib": "gzip"}
 
 
 def codec_rate(rates: dict[str, float], codec: str, *, encoding: bool) -> float:
-    """Decoded bytes per second of the slowest stage of a codec that has a rate; no limit without a codec."""
+    """Decoded bytes per second of a codec's slowest stage that has a rate; infinite without a codec."""
     if not codec:
         return inf
     if codec in rates:
@@ -58,7 +58,7 @@ def codec_rate(rates: dict[str, float], codec: str, *, encoding: bool) -> float:
 
 
 def _stages(codec: str) -> list[str]:
-    """Stages in short text; those that are written in JSON as far as they can be."""
+    """Stages in short text; those in JSON as far as possible."""
     if codec[0] not in "[{":
         return codec.split("+")
     configs = json.loads(codec)
@@ -67,7 +67,7 @@ def _stages(codec: str) -> list[str]:
 
 
 def _stage_rate(rates: dict[str, float], stage: str, *, encoding: bool) -> float | None:
-    """The rate of a stage as the device names it, or that of its codec times what its level makes of it."""
+    """The rate of a stage as the device states it, or that of its codec times the factor of its level."""
     parts = stage.split(":")
     for end in range(len(parts), 1, -1):
         if (exact := ":".join(parts[:end])) in rates:
@@ -91,7 +91,7 @@ def _level(parts: list[str], key: str) -> int:
 
 
 def _between(factors: dict[int, float], level: int) -> float:
-    """The factor of a level, or one in proportion between the nearest that are known."""
+    """The factor of a level, interpolated between the nearest known ones."""
     levels = sorted(factors)
     place = bisect_left(levels, level)
     if place == len(levels) or (place == 0 and level < levels[0]):

@@ -1,4 +1,4 @@
-"""The whole price of a plan: counts, bytes, memory, seconds."""
+"""The cost of a plan: counts, bytes, memory, seconds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from reblock.cost.seeks import traffic
 from reblock.geometry.overlap import LISTED_CUTS, QUICK_CUTS
 from reblock.model import Access, Cost, Device, Layout, Pass, Plan, Problem, Traffic
 
-#: The part of a pass's time that is lost where reading and writing cannot go on at the same time.
+#: The share of a pass's time that is lost if reading and writing cannot overlap.
 STALL = 0.25
 
-#: The part of the shorter one of moving bytes and working on them that does not happen beside the longer one.
+#: Moving bytes and working on them overlap, except for this share of the shorter one.
 SERIAL = 0.2
 
-#: Memory that takes no time worth counting.
+#: Memory whose first touch takes negligible time.
 LITTLE_BYTES = 64 << 20
 
 
@@ -37,13 +37,13 @@ class Sweep:
     """A pass, priced."""
 
     source: Traffic
-    """What it does to the layout it reads."""
+    """Traffic on the layout that it reads."""
     target: Traffic
-    """What it does to the layout it writes."""
+    """Traffic on the layout that it writes."""
     held_bytes: int
-    """Most bytes of elements held."""
+    """The most bytes of elements held."""
     peak_bytes: int
-    """Most bytes that the engine allocates."""
+    """The most bytes that the engine allocates."""
     seconds: float
     """Time on the devices, and to touch memory for the first time."""
     steady_seconds: float
@@ -58,7 +58,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
     slabs = bool(slab_axes(sweep, target, room))
     seconds = float(pass_seconds(reads, writes, source, target, devices, slabs=slabs))
     peak = allocated_bytes(sweep, source, target, plan, plan.memory_bytes)
-    # Parts of objects are written through the page cache, which takes memory for all of them.
+    # Parts of objects are written through the page cache, which needs memory for all of them.
     cached = writes.bytes if sweep.write_access is Access.RUNS else 0
     touching = touching_seconds(peak, cached, devices[1])
     return Sweep(
@@ -72,7 +72,7 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 
 
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
-    """What it costs to write a step before the next can be read, as far as memory does not hold two of them."""
+    """The factor for writing a step before the next is read, as far as memory does not hold two steps."""
     behind = behind_bytes(sweep, target)
     room = plan.memory_bytes - planned_flight(sweep, source, target, plan, plan.memory_bytes)
     if sweep.reads.count < 2 or not behind:
@@ -129,7 +129,7 @@ def scratch_bytes(plan: Plan) -> int:
 
 
 class Counts(Protocol):
-    """What time depends on: numbers, or arrays of them."""
+    """The inputs of the time model: numbers, or arrays of them."""
 
     @property
     def opens(self) -> Any: ...
@@ -148,9 +148,9 @@ def pass_seconds(
     *,
     slabs: bool = False,
 ) -> Any:
-    """Time of a pass: reads and writes take turns on one device and overlap on two; the cores work beside them.
+    """Time of a pass: reads and writes alternate on one device and overlap on two; the cores work in parallel.
 
-    Slabs are fresh memory, all of them. ::
+    All slabs are fresh memory. ::
 
         moved   ████████████████████            bytes, opens and jumps on the devices
         worked  ░░██████████                    scattering, decoding, encoding and system calls on all cores
@@ -173,18 +173,18 @@ def pass_seconds(
 
 
 def _larger(one: Any, two: Any) -> Any:
-    """The larger of two numbers of any size, or of two arrays place by place."""
+    """The larger of two numbers of any size, or of two arrays elementwise."""
     arrays = isinstance(one, np.ndarray) or isinstance(two, np.ndarray)
     return np.maximum(one, two) if arrays else max(one, two)
 
 
 def ideal_seconds(problem: Problem) -> float:
-    """What no plan can be faster than: one pass that touches every object once, in little memory."""
+    """A lower bound on the time of any plan: one pass that touches every object once, in little memory."""
     return _least_seconds(problem, _least_traffic(problem.source))
 
 
 def one_pass_seconds(problem: Problem) -> float:
-    """What no plan of one pass can be faster than in the memory that there is."""
+    """A lower bound on the time of any plan of one pass within the memory budget."""
     reads = _least_traffic(problem.source)
     return _least_seconds(problem, replace(reads, bytes=max(reads.bytes, _bytes_again(problem))))
 
@@ -196,10 +196,10 @@ def _least_seconds(problem: Problem, reads: Traffic) -> float:
 
 
 def _bytes_again(problem: Problem) -> int:
-    """Bytes that one pass reads at the least, as often as memory makes it read the same units.
+    """A lower bound on the bytes that one pass reads, including units that memory forces it to read again.
 
-    Who reads a unit holds the target objects that it meets. Where those that are written whole take k times the memory
-    that there is beside the unit and what is encoded, a unit that is read whole is read k times.
+    Reading a unit requires buffers for the target objects that it meets. If those that are written whole take k times
+    the memory that is left beside the unit and its codecs, a unit that is read whole is read k times.
     """
     source, target = problem.source, problem.target
     if problem.held or source.partial_reads or target.partial_writes:
@@ -208,7 +208,7 @@ def _bytes_again(problem: Problem) -> int:
     room = problem.memory_bytes - unit - target.encoding_bytes
     if room <= 0:
         return 0
-    # Products of many lengths; nothing here has to be exact.
+    # Products of many lengths; floats are exact enough here.
     read, met = np.array([float(source.itemsize)]), np.array([float(target.itemsize)])
     for units, objects in zip(source.units.axes, target.objects.axes, strict=True):
         if units.count > LISTED_CUTS or read.size > QUICK_CUTS:
@@ -229,12 +229,12 @@ def _least_traffic(layout: Layout, *, writing: bool = False) -> Traffic:
 
 
 def touching_seconds(held: Any, cached: Any, device: Device) -> Any:
-    """Time to touch memory for the first time: what a pass holds, and what it moves through the page cache."""
+    """Time of the first touch of memory: a pass's peak, and the bytes that it moves through the page cache."""
     return (_larger(held - LITTLE_BYTES, 0) + cached) / device.fresh_bytes_per_second
 
 
 def moving_seconds(side: Counts, device: Device, rate: float, part: float = 1.0) -> Any:
-    """Time that one side's opens, jumps and bytes take; `part` of the bytes are stored."""
+    """Time of one side's opens, jumps and bytes; `part` is the share of the bytes that is stored."""
     jumps = side.seeks - side.opens
     waits = side.opens * (device.open_seconds + device.far_seek_seconds) + jumps * device.seek_seconds
     return side.bytes * part / rate + waits / device.depth

@@ -52,15 +52,15 @@ class Pass:
     read: Grid
     """R: boxes that are read together."""
     write: Grid
-    """W: boxes that are written together, once each."""
+    """W: boxes that are written together, each once."""
     tasks: Grid
-    """T: pieces of work that share nothing."""
+    """T: independent pieces of work."""
     order: tuple[int, ...]
     """Axes of the sweep inside a task, outermost first."""
     read_access: Access
-    """How the source is touched."""
+    """How the source is accessed."""
     write_access: Access
-    """How the target is touched."""
+    """How the target is accessed."""
     coalesced: int = 0
     """Number of the innermost axes on disk that are read in full, with the gaps between runs."""
     execution: Execution | None = None
@@ -68,12 +68,12 @@ class Pass:
 
     @cached_property
     def reads(self) -> Grid:
-        """R ∪ T: the boxes really read."""
+        """R ∪ T: the boxes that are read."""
         return self.read.refine(self.tasks)
 
     @cached_property
     def writes(self) -> Grid:
-        """W ∪ T: the boxes really written."""
+        """W ∪ T: the boxes that are written."""
         return self.write.refine(self.tasks)
 
     def to_json(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Plan:
     shape: tuple[int, ...]
     """The array's shape, in target axes."""
     passes: tuple[Pass, ...]
-    """In order of execution."""
+    """The passes, in order of execution."""
     scratch: tuple[Layout, ...] = ()
     """Layouts of the intermediate arrays, one fewer than passes."""
     interleaved: bool = False
@@ -200,7 +200,7 @@ def _scratch_from_json(value: Any, shape: Sequence[int]) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one side of a pass does to its storage."""
+    """The traffic of one side of a pass."""
 
     opens: int = 0
     """Visits of a box to an object."""
@@ -222,7 +222,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a plan takes; the same keys are predicted and measured."""
+    """The cost of a plan; the same keys are predicted and measured."""
 
     opens: int
     """Visits to objects, all passes, both sides."""
@@ -235,17 +235,17 @@ class Cost:
     bytes_written: int
     """Logical bytes written, all passes."""
     read_amplification: float
-    """Bytes read from the source over bytes of the array."""
+    """Bytes read from the source divided by the bytes of the array."""
     scratch_bytes: int
     """Largest size of the intermediate arrays at any time."""
     peak_bytes: int
-    """Most bytes the engine allocates at once."""
+    """The most bytes that the engine allocates at once."""
     held_bytes: int
-    """Most bytes of elements read and not yet written (the papers' count)."""
+    """The most bytes of elements read and not yet written (the papers' count)."""
     seconds: float
     """Time on the device."""
     write_amplification: float = 1.0
-    """Bytes written to the target, padding of its chunks included, over bytes of the array."""
+    """Bytes written to the target, including padding, divided by the bytes of the array."""
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}

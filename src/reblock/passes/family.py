@@ -58,7 +58,7 @@ def _covers(boxes: Grid, objects: Grid) -> bool:
 def _write_access(made: Pass, target: Layout) -> Access:
     objects = target.objects.clipped()
     if not objects.covers(made.writes):
-        raise Refused("a write box may not reach over several target chunks")
+        raise Refused("a write box may not span several target chunks")
     if made.writes.counts == objects.counts:
         return Access.UNITS
     if not target.partial_writes:

@@ -1,4 +1,4 @@
-"""The plan check: what must hold of any plan before a byte moves, whoever made it."""
+"""The plan check: what must hold for any plan before a byte moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reblock.units import format_size
 
 
 def check(plan: Plan, problem: Problem) -> None:
-    """Raise UsageError unless the plan writes each element once, whole units only, inside the budget."""
+    """Raise UsageError unless the plan writes each element once, only whole units, within the budget."""
     if plan.shape != problem.shape:
         raise UsageError(f"the plan is for an array of shape {plan.shape}, not {problem.shape}")
     if len(plan.scratch) != len(plan.passes) - 1:
@@ -37,32 +37,32 @@ def check(plan: Plan, problem: Problem) -> None:
         if made.execution is not None:
             _check_execution(made, made.execution, source, target, number)
             if plan.divided != problem.source.divided:
-                raise UsageError("the plan reads the source's chunks in parts, or whole, and the problem does not")
+                raise UsageError("the plan and the problem disagree on reading the source's chunks in parts")
 
 
 def _check_interleaved(plan: Plan) -> None:
-    """Whether passes can run task by task."""
+    """Raise UsageError unless the passes can run task by task."""
     tasks = plan.passes[0].tasks
     if any(made.tasks != tasks for made in plan.passes):
         raise UsageError("passes that interleave must share their task grid")
     if not all(tasks.covers(layout.objects.clipped()) for layout in plan.scratch):
-        raise UsageError("an intermediate object may not reach over several tasks when passes interleave")
+        raise UsageError("an intermediate object may not span several tasks when passes interleave")
 
 
 def _check_target_space(plan: Plan, problem: Problem) -> None:
-    """Whether every second intermediate array may lie in the target's space, which is empty until the last pass."""
+    """Raise UsageError unless every second intermediate array fits the target's space, empty until the last pass."""
     if plan.interleaved or len(plan.scratch) < 2:
         raise UsageError("only three passes or more, one after the other, can keep an array in the target's space")
     if problem.target.encoded:
         raise UsageError("an encoded target may be smaller than the intermediate arrays in its space")
     if any(layout.nbytes > problem.target.nbytes for k, layout in enumerate(plan.scratch) if plan.in_target(k)):
-        raise UsageError("an intermediate array is larger than the target, and cannot lie in its space")
+        raise UsageError("an intermediate array is larger than the target, and does not fit its space")
 
 
 def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None:
     shape = target.shape
     if sorted(made.order) != list(range(len(shape))):
-        raise UsageError(f"pass {number}: the order {made.order} is no permutation of the axes")
+        raise UsageError(f"pass {number}: the order {made.order} is not a permutation of the axes")
     for name, grid in (("read", made.read), ("write", made.write), ("task", made.tasks)):
         # A grid is a partition by construction, so each element is written once if the grid covers the shape.
         if grid.shape != shape:
@@ -71,7 +71,7 @@ def _check_pass(made: Pass, source: Layout, target: Layout, number: int) -> None
         raise UsageError(f"pass {number}: byte runs cannot be read from encoded or sharded units")
     objects = target.objects.clipped()
     if not objects.covers(made.writes):
-        raise UsageError(f"pass {number}: a write box reaches over several target chunks")
+        raise UsageError(f"pass {number}: a write box spans several target chunks")
     whole = made.writes.counts == objects.counts
     if made.write_access is Access.UNITS and not whole:
         raise UsageError(f"pass {number}: whole units are to be written, but write boxes cut them")

@@ -5,11 +5,10 @@ engine is faster with the larger ones: within one step it moves many chunks with
 them in flight. So steps are doubled along one axis after the other, as long as no count gets worse and memory stays
 modest.
 
-Byte runs of one object that lie close to each other are read as one, if reading the gaps takes less time than
-jumping over them. Runs lie in a regular pattern, so that is decided for axes: the innermost ones on disk are read
-in full.
+Byte runs of one object that are close to each other are read as one, if reading the gaps takes less time than jumping
+over them. Runs form a regular pattern, so this is decided per axis: the innermost ones on disk are read in full.
 
-Last, `fill_execution` settles the numbers that the engine follows.
+Last, `fill_execution` sets the numbers that the engine follows.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from reblock.model import PIECE_BYTES, Access, Device, Execution, Layout, Pass, 
 from reblock.model.accounting import without_records
 from reblock.passes.family import fit, sweep
 
-#: Steps that read this much are large enough.
+#: Steps that read this many bytes are large enough.
 STEP_BYTES = 16 << 20
-#: Buffers of larger steps may take this part of the budget, and of the memory that takes no time to be touched.
+#: Buffers of larger steps may take this share of the budget, and of the memory whose first touch takes no time.
 SHARE = 4
-#: Threads that write where cores are few: writes that fill the device's queue keep reads from it.
+#: Writing threads on few cores: writes that fill the device's queue delay reads.
 LEAST_WRITERS = 10
-#: Reads that are dispatched for each request in flight: so many that memory is claimed well ahead of the readers.
+#: Reads that are dispatched for each request in flight, so that memory is allocated well ahead of the readers.
 QUEUED = 8
 
 
 def coarsen(plan: Plan, problem: Problem) -> Plan:
-    """The same plan in larger steps, where they cost nothing."""
+    """The same plan in larger steps, if they cost nothing."""
     return _tuned(plan, problem, lambda made, source, target, _: _coarsen(made, source, target, problem))
 
 
 def coalesce(plan: Plan, problem: Problem) -> Plan:
-    """The same plan, reading over gaps where that is faster."""
+    """The same plan, reading over gaps if that is faster."""
     return _tuned(plan, problem, lambda made, source, _, devices: _coalesce(made, source, devices[0]))
 
 
@@ -76,7 +75,7 @@ def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: in
 
 
 def _tuned(plan: Plan, problem: Problem, tune: Callable[[Pass, Layout, Layout, tuple[Device, Device]], Pass]) -> Plan:
-    """A plan with each pass changed; the plan itself where that does not fit."""
+    """A plan with each pass changed; the plan itself if the result does not fit."""
     if plan.interleaved or problem.held:
         return plan
     devices = plan.along(*problem.devices)
@@ -111,7 +110,7 @@ def _coarsen(made: Pass, source: Layout, target: Layout, problem: Problem) -> Pa
 
 
 def _cut(made: Pass, axis: int, step: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
-    """The pass with steps of another length along an axis, its tasks with them; None where that cannot be."""
+    """The pass with steps and tasks of another length along an axis; None if that is impossible."""
     read, tasks = made.read.axes[axis], made.tasks.axes[axis]
     if tasks.count > 1 and tasks.step != read.step:
         return None
@@ -124,7 +123,7 @@ def _cut(made: Pass, axis: int, step: int, source: Layout, target: Layout, probl
 
 
 def _doubled(made: Pass, axis: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
-    """The pass with steps of double length along an axis; None where there are none, or where they cost more."""
+    """The pass with steps of double length along an axis; None if there are none, or if they cost more."""
     read = made.read.axes[axis]
     if read.step is None or read.count < 2:
         return None

@@ -1,9 +1,9 @@
 """Scratch: intermediate arrays of plans with several passes, as folders of headerless blocks.
 
-A block is gone as soon as all that is made of it is durable: removing takes time, and the room is wanted ::
+A block is removed as soon as everything made of it is durable: removing takes time, and the space is needed ::
 
     blocks        │ 0 │ 1 │ 2 │ 3 │     durable: box 0      → nothing to remove: box 1 needs block 1 too
-    write boxes   │  0  │  1  │  2  │   durable: boxes 0, 1 → blocks 0 and 1 go
+    write boxes   │  0  │  1  │  2  │   durable: boxes 0, 1 → blocks 0 and 1 are removed
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from reblock.storage.media.private import PrivateFolder
 
 _FORMAT = "rawblocks"
 _KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
-#: Of more boxes no account is kept, so that it takes no memory worth counting: their blocks go at the end.
+#: The most boxes that are tracked, so that tracking takes little memory; with more, blocks are removed at the end.
 _MANY_BOXES = 1 << 17
 
 
 class ScratchFolder:
-    """A folder beside others' files that holds the intermediate arrays of one run, and is removed at its end."""
+    """A folder for the intermediate arrays of one run, which is removed at its end."""
 
     def __init__(self, plan: Plan, parent: str) -> None:
         self._plan = plan
@@ -65,20 +65,20 @@ class ScratchFolder:
         return registry.get(_FORMAT).create(self.path(number), "", self.schema(number))
 
     def drop(self, number: int) -> None:
-        """Remove one."""
+        """Remove an intermediate array."""
         shutil.rmtree(self.path(number), ignore_errors=True)
 
     def path(self, number: int) -> str:
-        """Where one lies."""
+        """The path of an intermediate array."""
         return os.path.join(self.folder, str(number))
 
     def schema(self, number: int) -> Schema:
-        """What one is."""
+        """The schema of an intermediate array."""
         return _schema(self._plan.scratch[number])
 
 
 class KeptScratch(ScratchFolder):
-    """Intermediate arrays that outlive the run, so that another one goes on with them."""
+    """Intermediate arrays that outlive the run, so that another attempt can use them."""
 
     def __init__(self, plan: Plan, folder: str, ledger: GroupCommit, *, target_folder: str | None = None) -> None:
         """`target_folder` holds the arrays that the plan keeps in the target's space; None = `folder` holds all."""
@@ -113,32 +113,32 @@ class KeptScratch(ScratchFolder):
         return os.path.join(self.folder_of(number), str(number))
 
     def check_place(self) -> None:
-        """StorageError where somebody has moved or replaced the folder."""
+        """Raise StorageError if the folder was moved or replaced."""
         for private in filter(None, (self._private, self._in_target)):
             private.check_place()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What is left is needed by the next run; the staging's end is its end."""
+        """Keep everything for the next attempt; it is removed with the staging folder."""
         for spent in self._spent.values():
             spent.close()
         for private in filter(None, (self._private, self._in_target)):
             private.close()
 
     def reopen(self, number: int) -> Store:
-        """One that an earlier attempt has begun; StorageError where that cannot be gone on with."""
+        """Reopen an array that an earlier attempt has begun; StorageError if that is impossible."""
         self._found[number] = registry.get(_FORMAT).reopen(self.path(number), "", self.schema(number))
         return self._found[number]
 
     def make(self, number: int) -> Store:
-        """The one that was found, else a fresh one."""
+        """The reopened array, or a new one."""
         store = self._found.get(number)
         if store is None:
             self._remove(number)
             store = super().make(number)
         if not self._plan.interleaved:
-            # Interleaved passes use the same array again for every task: only what they make of it counts.
+            # Interleaved passes reuse the same array for every task: only their result counts.
             side = destination_of(store, self._plan.passes[number], self.folder_of(number))
             self._ledger.watch(number, side)
             if side.alone and are_few(self._plan, number):
@@ -148,7 +148,7 @@ class KeptScratch(ScratchFolder):
         return store
 
     def drop(self, number: int) -> None:
-        """Remove one, once the journal says that all that was made of it is durable."""
+        """Remove an array, once the journal says that everything made of it is durable."""
         if not self._plan.interleaved:
             self._ledger.note(drop=[number])
         self._found.pop(number, None)
@@ -163,27 +163,27 @@ class KeptScratch(ScratchFolder):
 
 
 class Spent:
-    """Removes the blocks of an intermediate array that nobody needs any more, in a thread of its own."""
+    """Removes the blocks of an intermediate array that are no longer needed, in a thread of its own."""
 
     def __init__(self, store: Store, writes: Grid, finished: Numbers) -> None:
-        """`writes` are the boxes that are made of it, some of which were finished before."""
+        """`writes` are the boxes that are made of the array, some of which were finished before."""
         self._store, self._writes = store, writes
         self._unfinished = unfinished(writes, finished)
         self._left = self._needed()
         self._remover = ThreadPoolExecutor(1, "reblock-remove")
 
     def __call__(self, boxes: Integers) -> None:
-        """These boxes are durable."""
+        """Report boxes that have become durable."""
         self._unfinished.reshape(-1)[boxes] = False
         needed = self._needed()
         gone, self._left = np.argwhere(self._left & ~needed), needed
         if gone.size:
             paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
-            with suppress(RuntimeError):  # closed in the meantime
+            with suppress(RuntimeError):  # closed meanwhile
                 self._remover.submit(remove_files, paths)
 
     def close(self) -> None:
-        """Remove no more; what is left is left to others."""
+        """Stop removing; remaining blocks are left."""
         self._remover.shutdown(cancel_futures=True)
 
     def _needed(self) -> npt.NDArray[np.bool_]:
@@ -191,7 +191,7 @@ class Spent:
 
 
 def are_few(plan: Plan, number: int) -> bool:
-    """Whether blocks of an intermediate array, and boxes that are made of them, are few enough to be followed."""
+    """Whether an intermediate array's blocks, and the boxes made of them, are few enough to be tracked."""
     return max(made.writes.count for made in plan.passes[number : number + 2]) <= _MANY_BOXES
 
 
@@ -204,9 +204,9 @@ def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def remove_files(paths: Sequence[str]) -> None:
-    """Remove files in a folder of ours, if they are there.
+    """Remove files in one of our folders, if they exist.
 
-    What cannot be removed now is tried again, and complained of, when all of it goes.
+    A file that cannot be removed now is tried again, and reported, when the whole folder is removed.
     """
     for path in paths:
         with suppress(OSError):
@@ -217,13 +217,13 @@ def remove_files(paths: Sequence[str]) -> None:
 
 
 def kept_folder(target: str, parent: str) -> str:
-    """The folder below `parent` that holds the intermediate arrays on the way to a target."""
+    """The folder below `parent` for the intermediate arrays of a target."""
     name = hashlib.blake2b(os.fsencode(os.path.abspath(target)), digest_size=8).hexdigest()
     return os.path.join(os.path.abspath(parent), f".reblock-scratch-{name}")
 
 
 def remove_kept(path: str) -> bool:
-    """Remove a folder of intermediate arrays and these; says whether it was there. What else is in it is left."""
+    """Remove a folder of intermediate arrays; returns whether it existed. Other contents are left."""
     folder = PrivateFolder.find(path)
     if folder is None:
         return False
@@ -232,14 +232,14 @@ def remove_kept(path: str) -> bool:
             if name.isascii() and name.isdecimal():
                 folder.remove(name)
         if not folder.remove_itself() and (left := folder.names()):
-            raise UsageError(f"{path}: {', '.join(left[:3])} was not made by reblock, and is left where it is")
+            raise UsageError(f"{path}: {', '.join(left[:3])} was not made by reblock, and is not removed")
     finally:
         folder.close()
     return True
 
 
 def is_kept_folder(path: str) -> bool:
-    """Whether a path is one where intermediate arrays are kept."""
+    """Whether a path is that of a folder of intermediate arrays."""
     return os.path.isabs(path) and _KEPT_NAME.fullmatch(os.path.basename(path)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Several passes through intermediate arrays, where one pass would read the source again and again.
+"""Several passes through intermediate arrays, for problems where one pass would read the source many times.
 
 ::
 
@@ -7,20 +7,19 @@
       │││││││││       ├─┼─┼─┼─┤       ├───────┤    as long as memory allows both ways every element is read twice
       └┴┴┴┴┴┴┴┘       └─┴─┴─┴─┘       └───────┘    and written twice, and that is all.
 
-DRA's intermediate blocks lie at equal distances between s and t: one, B1 = √(s·t), or two, B2 = ∛(s²·t) and
+DRA's intermediate blocks are at equal distances between s and t: one, B1 = √(s·t), or two, B2 = ∛(s²·t) and
 B3 = ∛(s·t²). Each part of the way is a single pass over templates, or goes through more arrays in the same way.
 
-Beside them stand the blocks that memory itself suggests: R, as many source blocks as fit, and M, as many target blocks
-as fit, each grown along the axes on which the other is longer. Then the pieces R ∪ M are all that moves: written when
-an R box is in memory, read when an M box is. Where those pieces are too small for the device, more passes go through
-boxes between R and M, as large as they are, whose pieces are larger. Intermediate arrays are raw, so pieces may be
-objects of their own, or parts of objects M or R whose axes lie on disk such that a piece is one run. The plan with the
-least predicted time is taken.
+Memory itself suggests other blocks: R, as many source blocks as fit, and M, as many target blocks as fit, each grown
+along the axes on which the other is longer. Then only the pieces R ∪ M move: they are written when an R box is in
+memory, and read when an M box is. If those pieces are too small for the device, more passes use boxes between R and M,
+as large as these, whose pieces are larger. Intermediate arrays are raw, so pieces may be objects of their own, or parts
+of objects M or R with an axis order that makes a piece one run. The plan with the least predicted time is chosen.
 
-Scratch holds whole arrays, at most two at a time. Where that is more than allowed, or costs nothing, it holds one
+Scratch holds whole arrays, at most two at a time. If that is more than allowed, or if it costs nothing, it holds one
 template at a time: the passes share a task grid and run task by task. With three passes or more it may also hold one
-array at a time, as in Fig. 7: every second array, back from the last but one, lies in the target's space, which is
-empty until the last pass.
+array at a time, as in Fig. 7: every second array, counted back from the last but one, is in the target's space, which
+is empty until the last pass.
 
 Krishnamoorthy et al., "Layout transformation support for the disk resident arrays framework", sections 4.3 and 5.1.
 """
@@ -54,17 +53,17 @@ from reblock.units import format_size
 #: Orders in which the axes of a box are tried for growth.
 MAX_ORDERS = 6
 
-#: Parts of the budget that boxes may take, largest first: codecs and units in flight need the rest.
+#: Shares of the budget that boxes may take, the largest first: codecs and units in flight need the rest.
 SHARES = (64, 60, 56, 48, 40, 32, 24, 16, 8, 4, 2, 1)
 
 
-#: Templates that are tried for each single pass of a route, and single passes in all.
+#: The most templates that are tried for each single pass of a route, and the most single passes in all.
 LOOKS, MAX_SINGLE_PASSES = 16, 24
 
-#: How often parts of a route are divided again.
+#: How often parts of a route may be divided again.
 MAX_LEVELS = 3
 
-#: Most passes between the first and the last through boxes that fill the memory.
+#: The most passes between the first and the last through boxes that fill the memory.
 MAX_STAGES = 4
 
 #: Two grids: R and M, or the blocks of both ends.
@@ -75,7 +74,7 @@ Route = tuple[list[Pass], list[Layout]]
 
 
 def propose(problem: Problem) -> Plan:
-    """The intermediate blocks that move the data fastest inside the budgets of memory and scratch."""
+    """The intermediate blocks that move the data fastest within the budgets of memory and scratch."""
     found = _Candidates(problem)
     source, target = _pieces(problem)
     pairs = list(_boxes(problem, source, target))
@@ -96,22 +95,22 @@ def propose(problem: Problem) -> Plan:
 
 
 def least_seconds(problem: Problem) -> float:
-    """What two passes take that touch every object once."""
+    """The time of two passes that touch every object once."""
     return _least_seconds(problem, [_one_file(problem)])
 
 
 @dataclass
 class _Candidates:
-    """The best plan so far, and what the others lacked."""
+    """The best plan so far, and the needs of rejected ones."""
 
     problem: Problem
-    """What is to be solved."""
+    """The problem."""
     best: Plan | None = None
-    """The fastest plan inside all limits."""
+    """The fastest plan within all limits."""
     ranks: tuple[float, ...] = ()
-    """What it is ranked by."""
+    """Its rank."""
     seconds: float = 0.0
-    """What it takes."""
+    """Its cost."""
     needs: list[int] = field(default_factory=list)
     """Memory that plans beyond the budget need."""
     scratch: list[int] = field(default_factory=list)
@@ -136,7 +135,7 @@ class _Candidates:
             self.best, self.ranks, self.seconds = plan, (*rank(cost), cost.scratch_bytes), cost.seconds
 
     def refusal(self) -> Refused:
-        """Why there is no plan."""
+        """The reason why there is no plan."""
         problem = self.problem
         if self.scratch:
             limit = format_size(problem.scratch_bytes or 0)
@@ -153,7 +152,7 @@ class _Candidates:
 
 
 def _within_scratch(plan: Plan, problem: Problem) -> Plan:
-    """The plan, with arrays in the target's space where scratch has room for one of them and not for two (Fig. 7)."""
+    """The plan, with arrays in the target's space if scratch has room for one of them but not for two (Fig. 7)."""
     limit, sizes = problem.scratch_bytes, [layout.nbytes for layout in plan.scratch]
     possible = len(sizes) > 1 and not plan.interleaved and not problem.target.encoded
     if limit is None or not possible or max(sizes) > min(limit, problem.target.nbytes):
@@ -162,7 +161,7 @@ def _within_scratch(plan: Plan, problem: Problem) -> Plan:
 
 
 def _scratch_objects(plan: Plan) -> int:
-    """Most objects of intermediate arrays in scratch that exist at the same time."""
+    """The most objects of intermediate arrays in scratch that exist at the same time."""
     tasks = plan.passes[0].tasks if plan.interleaved else Grid.whole(plan.shape)
     counts = [
         0 if plan.in_target(number) else prod(map(most_blocks, layout.objects.axes, tasks.axes))
@@ -202,13 +201,13 @@ def _betweens(s: Shape, t: Shape) -> list[tuple[Shape, ...]]:
 
 
 class _Routes:
-    """Fig. 4: from s to t in a single pass, or through B1 or (B2, B3), each part of the way again like this."""
+    """Fig. 4: from s to t in a single pass, or through B1 or (B2, B3), recursively."""
 
     def __init__(self) -> None:
         self._single: dict[tuple[Layout, Layout], Pass | None] = {}
 
     def plans(self, problem: Problem, limit: Callable[[], float]) -> Iterator[Plan]:
-        """Routes that may be faster than a limit, divided more often as long as that gains."""
+        """Routes that may be faster than a limit, divided further as long as that gains time."""
         source, target = _pieces(problem)
         chains = [
             [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
@@ -238,7 +237,7 @@ class _Routes:
         return passes, scratch[:-1]
 
     def _best(self, leg: Problem, levels: int) -> Route:
-        """A single pass, or a route through more arrays where that is faster or there is none."""
+        """A single pass, or a route through more arrays if that is faster or no single pass fits."""
         best: Route | None = None
         seconds = inf
         single = self._single_pass(leg)
@@ -249,7 +248,7 @@ class _Routes:
             if len(self._single) >= MAX_SINGLE_PASSES:
                 break
             chain = [Layout.raw(leg.source.dtype, Grid.of(leg.shape, chunks)) for chunks in blocks]
-            # Blocks equal to those of an end lead nowhere.
+            # Blocks equal to those of an end gain nothing.
             if seconds <= _least_seconds(leg, chain) or {chain[0].objects, chain[-1].objects} & {reads, writes}:
                 continue
             with suppress(Refused):
@@ -262,7 +261,7 @@ class _Routes:
         return best
 
     def _single_pass(self, leg: Problem) -> Pass | None:
-        """The single pass of a part of the way, if templates fit and there were not too many passes before."""
+        """The single pass of a part of the route, if templates fit and not too many passes were tried before."""
         key = (leg.source, leg.target)
         if key not in self._single and len(self._single) < MAX_SINGLE_PASSES:
             self._single[key] = None
@@ -279,13 +278,13 @@ def _pieces(leg: Problem) -> Pair:
 
 
 def _least_seconds(problem: Problem, between: Sequence[Layout]) -> float:
-    """What passes through these arrays take at the least."""
+    """A lower bound on the time of passes through these arrays."""
     layouts = [problem.source, *between, problem.target]
     return sum(ideal_seconds(_leg(problem, one, two)) for one, two in pairwise(layouts))
 
 
 def _leg(problem: Problem, source: Layout, target: Layout) -> Problem:
-    """A part of the way as a problem of its own, on its own devices."""
+    """A part of the route as a problem of its own, on its own devices."""
     last = problem.target_device or problem.device
     scratch = problem.scratch_device or last
     return replace(
@@ -320,7 +319,7 @@ def _staged_plans(problem: Problem, pairs: Sequence[Pair], target: Grid, stages:
 
 
 def _between(read: Grid, merged: Grid, part: float) -> Grid:
-    """Boxes some part of the way from R to M, in whole multiples of the shorter one per axis."""
+    """Boxes a fraction of the way from R to M, in whole multiples of the shorter one along each axis."""
     sizes = []
     for one, two in zip(read.largest, merged.largest, strict=True):
         shorter = max(min(one, two), 1)
@@ -331,7 +330,7 @@ def _between(read: Grid, merged: Grid, part: float) -> Grid:
 def _through(
     problem: Problem, boxes: Sequence[Grid], layouts: Sequence[Layout], target: Grid, *, tasks: Grid | None = None
 ) -> Plan:
-    """One pass for each of the boxes: out of the array before, in pieces into the next; the last into the target."""
+    """One pass for each of the boxes: from one array, in pieces, into the next; the last one into the target."""
     chain = [problem.source, *layouts, problem.target]
     passes = []
     for place, box in enumerate(boxes):
@@ -341,7 +340,7 @@ def _through(
 
 
 def _layouts(problem: Problem, read: Grid, merged: Grid) -> Iterator[Layout]:
-    """Objects of the intermediate array: pieces, the shorter of both per axis (rechunker's), or whole M or R boxes.
+    """Objects of the intermediate array: pieces, the shorter of both along each axis (rechunker's), or M or R boxes.
 
     A larger object has the axes along which it is cut outermost on disk, so that a piece is one run if possible.
     """
@@ -379,7 +378,7 @@ def _grown(leg: Problem, blocks: Grid, limits: Shape, *, writing: bool) -> Itera
 
 
 def _joined(blocks: Grid, limits: Sequence[int], elements: int, order: Sequence[int]) -> Grid:
-    """Blocks joined along one axis after the other, as many as the limits and a number of elements allow."""
+    """Blocks joined along one axis after the other, as many as the limits and the number of elements allow."""
     factors = [1] * blocks.ndim
     largest = [max(n, 1) for n in blocks.largest]
     volume = prod(largest)
@@ -390,7 +389,7 @@ def _joined(blocks: Grid, limits: Sequence[int], elements: int, order: Sequence[
 
 
 def _templates(problem: Problem, source: Grid, merged: Grid) -> list[Grid]:
-    """Templates that hold scratch down: where source blocks and M boxes meet, and whatever the limit allows."""
+    """Templates that limit scratch: the common cuts of source blocks and M boxes, and what the limit allows."""
     found = [Grid(tuple(map(common_cuts, source.axes, merged.axes)))]
     if problem.scratch_bytes is not None and problem.scratch_bytes < problem.source.nbytes:
         elements = problem.scratch_bytes // problem.source.itemsize
