@@ -45,7 +45,7 @@ def test_a_chosen_plan_passes(source: str, target: str) -> None:
     [
         (lambda p: replace(p, shape=(60, 40)), r"shape \(60, 40\), not \(40, 60\)"),
         (lambda p: replace(p, passes=p.passes * 2), "2 passes need 1 intermediate"),
-        (lambda p: with_pass(p, order=(0, 0)), "pass 1: the order .* no permutation"),
+        (lambda p: with_pass(p, order=(0, 0)), "pass 1: the order .* not a permutation"),
         (lambda p: with_pass(p, read=Grid.whole((40, 59))), r"the read grid covers \(40, 59\)"),
         (lambda p: with_pass(p, tasks=Grid.whole((41, 60))), r"the task grid covers \(41, 60\)"),
         (lambda p: with_pass(p, read_access=Access.RUNS), "byte runs cannot be read"),
