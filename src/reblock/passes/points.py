@@ -32,7 +32,7 @@ class Rules(NamedTuple):
     slabs: bool
     """Whether write boxes take memory as elements arrive: the papers' count, or slabs."""
     padding: bool
-    """Whether the padding of target objects takes memory; not in the papers' count."""
+    """Whether the padding of target objects takes memory: only where they can only be written whole."""
 
 
 def sides_of(problem: Problem, axis: int) -> Sides:
@@ -44,7 +44,8 @@ def sides_of(problem: Problem, axis: int) -> Sides:
 def rules_of(problem: Problem, *, slabs: bool = False) -> Rules:
     """How a problem counts along an axis, which may be cut into slabs."""
     held = problem.held
-    return Rules(problem.source.partial_reads, problem.target.partial_writes, slabs or held, not held)
+    partial_writes = problem.target.partial_writes
+    return Rules(problem.source.partial_reads, partial_writes, slabs or held, not held and not partial_writes)
 
 
 @dataclass(frozen=True)
