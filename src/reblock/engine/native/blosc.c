@@ -24,7 +24,7 @@ static void put32(unsigned char *at, int64_t value) {
     for (int k = 0; k < 4; k++) at[k] = (unsigned char)(value >> 8 * k);
 }
 
-/* What must hold of a header before a frame is decoded: Blosc trusts it, and crashes the process when it lies. The same
+/* What must hold of a header before a frame is decoded: Blosc trusts it, and crashes the process if it is false. The same
  * rule in Python: `read_header` in storage/codecs/blosc_frame.py. */
 static int header_holds(const unsigned char *head, int64_t length, int64_t size) {
     if (length < HEADER || head[0] != 2 || head[3] < 1) return 0;

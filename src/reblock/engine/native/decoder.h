@@ -13,11 +13,11 @@
 
 #include <stdint.h>
 
-/* Decode stored bytes to exactly `size` bytes; nonzero where that fails. `from` comes out of a file: hostile input. */
+/* Decode stored bytes to exactly `size` bytes; nonzero if that fails. `from` comes out of a file: hostile input. */
 typedef int (*DecodeUnit)(const int64_t *context, const char *from, int64_t length, char *to, int64_t size);
 
 /* Where part `number` of an object of `object_bytes` lies, by the table at the object's start, of table_bytes. Puts the
- * lead_bytes into `lead` that the part needs in front of its own bytes to be decoded; nonzero where that fails. */
+ * lead_bytes into `lead` that the part needs in front of its own bytes to be decoded; nonzero if that fails. */
 typedef int (*FindPart)(const int64_t *context, const char *table, int64_t object_bytes, int64_t number,
                         int64_t *start, int64_t *length, char *lead);
 

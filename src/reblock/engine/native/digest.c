@@ -1,7 +1,7 @@
 /* Digest sums of a block of memory, for elements that do not pass through `scatter.c`. */
 #include "digest.h"
 
-/* Add the elements of a box of an array to two sums; nonzero where the arguments are wrong.
+/* Add the elements of a box of an array to two sums; nonzero if the arguments are wrong.
  *
  * from, shape, strides   the box in memory: address of its first element, elements and bytes along each axis
  * origin, whole          coordinates of its first element, and the shape of the array

@@ -1,4 +1,4 @@
-/* Files: opening and reading the files of a source, past the page cache where that pays. */
+/* Files: opening and reading the files of a source, bypassing the page cache where that pays. */
 #include "moves.h"
 
 #include <sys/uio.h>
@@ -12,7 +12,7 @@
 #define RWF_DONTCACHE 0x80
 #endif
 
-/* Like pread; bytes read `once` do not stay in the page cache, where the system can do that. */
+/* Like pread; bytes read `once` do not stay in the page cache, if the system supports that. */
 static ssize_t read_some(int fd, char *to, int64_t length, int64_t offset, int once) {
 #ifdef HAS_PREADV2
     static volatile int unknown; /* Linux 6.14 and later, some file systems */
@@ -40,7 +40,7 @@ int64_t read_all(int fd, char *to, int64_t length, int64_t offset, int direct, i
     return done;
 }
 
-/* Open a file, past the page cache if its `longest` run is worth it; `direct` says whether that is so. */
+/* Open a file, bypassing the page cache if its `longest` run is worth it; `direct` says whether that is so. */
 int open_source(const Pass *pass, const char *path, int64_t longest, int *direct) {
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (int)pass->flags; /* opening a pipe must not block */
     *direct = O_DIRECT && longest >= pass->direct;

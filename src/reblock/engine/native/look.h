@@ -1,4 +1,4 @@
-/* What files look like from outside, scrambled into numbers; `seen.py` does the same without this library. */
+/* The state of files, mixed into numbers; `source_state.py` does the same without this library. */
 #ifndef REBLOCK_LOOK_H
 #define REBLOCK_LOOK_H
 

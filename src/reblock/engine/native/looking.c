@@ -1,7 +1,7 @@
 /* Looking: what the files of a source look like, added up. */
 #include "look.h"
 
-/* The sums so far, and the stamps to keep or to compare; see `seen.py`. */
+/* The sums so far, and the stamps to keep or to compare; see `source_state.py`. */
 typedef struct {
     uint64_t firm, full;
     int64_t present, newest;
@@ -31,7 +31,7 @@ static int look_is_sound(int64_t count, const char *path, int64_t number, const 
     return look->list && look->suspects <= look->list_count && count <= look->list_count - look->suspects;
 }
 
-/* Look at `count` files, names one behind the other, of objects numbered from `number` on; nonzero where the arguments
+/* Look at `count` files, names one after the other, of objects numbered from `number` on; nonzero if the arguments
  * are wrong. */
 int reblock_look(int64_t count, const char *path, int64_t number, Look *look) {
     if (!look_is_sound(count, path, number, look)) return -1;

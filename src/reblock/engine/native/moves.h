@@ -11,8 +11,8 @@
  *
  * The loops know addresses, strides, lengths and file names; `native/structs.py` says what the structures mean.
  * Every entry point checks its arguments (guard.c): a null pointer, too many axes, or sizes that are negative,
- * overflow, or exceed the memory they describe give an error, not a crash. The Python paths (`reading.py`,
- * `encoded.py`, `writing.py`) do the same work where this library is missing, and tests compare the two.
+ * overflow, or exceed the memory they describe give an error, not a crash. The Python code in `engine/pipeline`
+ * does the same work if this library is missing, and tests compare the two.
  */
 #ifndef REBLOCK_MOVES_H
 #define REBLOCK_MOVES_H
@@ -105,7 +105,7 @@ typedef struct {
 /* The rows of one call, and the memory that it may use. */
 typedef struct {
     int64_t count;          /* rows */
-    const int64_t *rows;    /* one behind the other */
+    const int64_t *rows;    /* one after the other */
     int64_t path_bytes;     /* of the names of all files, the last zero included */
     const char *paths;      /* names, each ended by a zero */
     int64_t staging_bytes;
@@ -132,15 +132,15 @@ HIDDEN int path_is_sound(const Batch *batch, int64_t path);
 HIDDEN int row_head_is_sound(const Pass *pass, const Batch *batch, const Row *row);
 HIDDEN int row_is_sound(const Pass *pass, const Batch *batch, const Row *row);
 HIDDEN int refuse(Result *result);
-/* a *= b, or 0 where that overflows or a factor is negative */
+/* a *= b, or 0 if that overflows or a factor is negative */
 static inline int multiply(int64_t *a, int64_t b) {
     return *a >= 0 && b >= 0 && !__builtin_mul_overflow(*a, b, a);
 }
 
 /* scatter.c: copy a block into every write box that it meets, and list those that are complete now. Returns their
- * number, or -1 where sizes do not fit. */
+ * number, or -1 if sizes do not fit. */
 HIDDEN int64_t scatter(const Pass *pass, const Window *window, const Block *block, int64_t *completed);
-/* Scatter the elements of a row, one behind the other, or the fill for all of them; nonzero where sizes do not fit. */
+/* Scatter the elements of a row, one after the other, or the fill for all of them; nonzero if sizes do not fit. */
 HIDDEN int deliver(const Pass *pass, const Window *window, const Row *row, const char *from, Result *result,
                    int64_t *completed);
 

@@ -1,4 +1,4 @@
-/* Reading: raw pieces of files, past the page cache where they are large, to the write boxes that they belong to. */
+/* Reading: raw pieces of files, bypassing the page cache if they are large, to the write boxes that they belong to. */
 #include "look.h"
 #include "together.h"
 
@@ -114,7 +114,7 @@ static void close_piece(const Piece *piece) {
     if (piece->fd >= 0 && piece->row->fd < 0) close(piece->fd);
 }
 
-/* Open the file of a piece, unless it is open already. A missing file is fill, where that is allowed. */
+/* Open the file of a piece, unless it is open already. A missing file is fill, if that is allowed. */
 static int open_piece(const Pass *pass, Piece *piece, const char *paths, Result *result) {
     const Row *row = piece->row;
     piece->runs = runs_of(pass, row);

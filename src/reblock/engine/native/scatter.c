@@ -120,7 +120,7 @@ static void digest_part(const Pass *pass, const char *from, const int64_t *strid
     digest_box(from, (int)pass->ndim, lengths, strides, steps, position, pass->itemsize, pass->component, sums);
 }
 
-/* Copy the elements that one write box gets; returns their number, or -1 where its memory is too small for them. */
+/* Copy the elements that one write box gets; returns their number, or -1 if its memory is too small for them. */
 static int64_t fill_box(const Pass *pass, const Block *block, Record *record, const int64_t *begin,
                         const int64_t *end, const int64_t *length) {
     Axis axes[MAX_AXES];
@@ -219,8 +219,8 @@ int deliver(const Pass *pass, const Window *window, const Row *row, const char *
     return 0;
 }
 
-/* place: strides, origin, start and stop of a block, one behind the other. Returns the number of write boxes that are
- * complete now, or -1 where the arguments are wrong. */
+/* place: strides, origin, start and stop of a block, one after the other. Returns the number of write boxes that are
+ * complete now, or -1 if the arguments are wrong. */
 int64_t reblock_scatter(const Pass *pass, const Window *window, const char *from, const int64_t *place,
                         int64_t *completed, int64_t completed_count) {
     if (!pass_is_sound(pass) || !from || !place || !completed || !window_is_sound(pass, window, completed_count))

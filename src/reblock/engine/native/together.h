@@ -12,7 +12,7 @@
 
 #define MAX_PIECES 64
 
-/* Bytes wanted, and how many came: negative where it was not tried, or failed. */
+/* Bytes wanted, and how many came: negative if it was not tried, or failed. */
 typedef struct {
     int fd;
     char *to;
@@ -22,7 +22,7 @@ typedef struct {
 #if defined(__linux__) && defined(SYS_io_submit) && defined(SYS_io_getevents)
 #include <linux/aio_abi.h>
 
-/* Queues that nobody uses just now. They cost a millisecond to end, so they live as long as the process. */
+/* Idle queues. They cost a millisecond to end, so they live as long as the process. */
 #define SPARE 64
 static aio_context_t spare[SPARE];
 
@@ -65,7 +65,7 @@ static void read_together(Wanted *wanted, int count) {
         for (long k = 0; k < some; k++) wanted[done[k].data].got = done[k].res;
         back += some;
     }
-    /* A queue of the process that forked this one is none; ending one waits for what is on its way. */
+    /* A queue of the process that forked this one is none; ending one waits for its requests. */
     if (asked < 0 || back < asked) syscall(SYS_io_destroy, queue);
     else give_queue(queue);
 }

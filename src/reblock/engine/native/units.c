@@ -6,7 +6,7 @@
 /* Round up to whole pages. */
 static int64_t pages(int64_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
 
-/* Read the stored bytes of a unit, at most `most`: row->size of them, or all up to the end of the file where that is
+/* Read the stored bytes of a unit, at most `most`: row->size of them, or all up to the end of the file if that is
  * negative; a negative row->base counts from the end. Returns their number, and their start in the staging memory.
  * Anything unusual is -1: a missing file, a link, a wrong size. Python then tries again, and has the error messages. */
 static int64_t fetch(const Pass *pass, const Batch *batch, const Row *row, int64_t most, int direct, int64_t *start) {
@@ -82,7 +82,7 @@ static int decoder_is_sound(const Decoder *decoder, int64_t decoded_bytes) {
 }
 
 /* Read, decode and scatter units. Unusual ones are listed in `odd`, for Python to try again; returns how many there
- * are, or -1 where the arguments are wrong. */
+ * are, or -1 if the arguments are wrong. */
 int64_t reblock_decode(const Pass *pass, const Window *window, const Batch *batch, int64_t most, int direct,
                        const Decoder *decoder, char *decoded, int64_t decoded_bytes, Result *result, int64_t *odd) {
     if (!result) return -1;

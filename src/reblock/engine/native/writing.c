@@ -7,7 +7,7 @@
 #define PATH_MAX 4096
 #endif
 
-/* Most bytes of one call: longer ones fill the device's queue, and reads have to wait. */
+/* The most bytes of one call: longer ones fill the device's queue, and delay reads. */
 #define PART (1 << 20)
 
 /* A complete box that is one contiguous run of a file. */
@@ -122,7 +122,7 @@ int reblock_write(int64_t count, const int64_t *rows, const char *paths, int64_t
 }
 
 /* Look at files that are durable and complete, and drop them from the page cache: inode, size and the times of their
- * last changes, or zeros where there is no file. Returns the number of files looked at; where that is not all, the next
+ * last changes, or zeros if there is no file. Returns the number of files looked at; where that is not all, the next
  * row begins with an errno. -1 = the arguments are wrong. */
 int64_t reblock_settle(int64_t count, const char *path, int64_t (*seen)[4]) {
     if (!path || !seen || count < 0) return -1;

@@ -1,7 +1,7 @@
-"""Blosc: frames of blocks that are compressed one by one, also in the memory of the unit itself.
+"""Blosc: frames of blocks that are compressed separately, also in the memory of the unit itself.
 
-A frame is a header, a table of where blocks start, and the blocks (`blosc_frame`). Groups of blocks that are encoded
-one after the other make the same frame as all of them at once, which is how a large unit is encoded in place.
+A frame is a header, a table of block starts, and the blocks (`blosc_frame`). Encoding groups of blocks one after the
+other makes the same frame as encoding all of them at once; a large unit is encoded in place that way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registered
 _MODULE = "numcodecs.blosc"
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 _CNAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
-#: MiB that Blosc takes for its blocks, and its zstd for the tables of one of them, by level from 1 on.
+#: MiB that Blosc needs for its blocks, and its zstd for the tables of one block, by level from 1 on.
 _MIB, _ZSTD_MIB = 4, (2, 3, 4, 5, 5, 12, 12, 12, 27)
-#: Most that Blosc adds to a block: its start, and the lengths of at most 16 streams.
+#: The most bytes that Blosc adds to a block: its start, and the lengths of at most 16 streams.
 _ADDED_BYTES = 4 + 4 * 16
 
 
@@ -34,21 +34,21 @@ def _problem(stage: Stage) -> str:
         return ""
     others = ", ".join(name for name in _CNAMES if name != "snappy")
     return (
-        "codec blosc with snappy needs a Blosc that was built with it, and numcodecs' has not; other compressors "
+        "codec blosc with snappy needs a Blosc that was built with it, and numcodecs' was not; other compressors "
         f"are {others}"
     )
 
 
 @cache
 def _has_snappy() -> bool:
-    """Whether numcodecs' Blosc has Snappy: those on PyPI have not, builds of distributions may."""
+    """Whether numcodecs' Blosc has Snappy: the published wheels lack it, builds of distributions may have it."""
     from numcodecs import blosc
 
     return "snappy" in blosc.list_compressors()
 
 
 def _normalize(settings: dict[str, Any], dtype: np.dtype[Any]) -> None:
-    """Shuffle by name; -1 leaves it to the type."""
+    """The shuffle by name; -1 = chosen by the type."""
     value = settings["shuffle"]
     if value == -1:
         settings["shuffle"] = "bitshuffle" if dtype.itemsize == 1 else "shuffle"
@@ -65,7 +65,7 @@ def _complete(settings: dict[str, Any], dtype: np.dtype[Any]) -> None:
 def _prepare() -> None:
     import numcodecs.blosc
 
-    # Blosc's own threads share one lock; the engine's threads do not.
+    # Blosc's own threads share a lock; the engine's threads do not.
     numcodecs.blosc.use_threads = False
 
 
@@ -85,7 +85,7 @@ def _decoder() -> Decoder | None:
 
 # ---------------------------------------------------------------- encoding
 class BloscSettings(NamedTuple):
-    """Settings, as the library takes them."""
+    """Settings in the library's form."""
 
     cname: str
     """Name of the compressor inside."""
@@ -107,9 +107,9 @@ def _encode(job: EncodeJob) -> Flat:
 
 
 def compress(data: Flat, room: Flat | None, scratch: Scratch, settings: BloscSettings) -> Flat | None:
-    """The frame of some bytes: in the room for it, which may begin with them, or in scratch memory.
+    """The frame of some bytes: in `room`, which may begin with them, or in scratch memory.
 
-    None where the library's functions cannot be found, or blocks are too small, or too large, for the room.
+    None if the library's functions are missing, or if blocks are too small or too large for the room.
     """
     functions = library(_MODULE)
     if functions is None:
@@ -122,7 +122,7 @@ def compress(data: Flat, room: Flat | None, scratch: Scratch, settings: BloscSet
 
 
 def _frame(functions: Any, data: Flat, room: Flat, settings: BloscSettings) -> Flat:
-    """A frame; the data as it is where there is room for nothing else."""
+    """A frame; uncompressed if there is no room for anything else."""
     name, level, shuffle, typesize, blocksize = settings
     sizes = (level, shuffle, typesize, data.size)
     made = functions.blosc_compress_ctx(*sizes, data.ctypes.data, *memory(room), name.encode(), blocksize, 1)
@@ -137,7 +137,7 @@ def _compress_in_place(
     size = data.size
     if not settings.clevel or size < 2 * STEP_BYTES or room.size >= 1 << 31:
         return None
-    # The size of a block does not depend on how many there are, if there are some.
+    # The size of a block does not depend on their number, if there are several.
     first = _frame(functions, data[:STEP_BYTES], scratch("group", 2 * STEP_BYTES), settings)
     like = read_header(first[:HEADER_BYTES].tobytes(), first.size)
     block = like.block_bytes
@@ -146,7 +146,7 @@ def _compress_in_place(
     if like.is_raw or 2 * block > STEP_BYTES or size + added > room.size:
         return None
     group, starts, end = STEP_BYTES // block * block, np.empty(blocks, "<u4"), HEADER_BYTES + 4 * blocks
-    # The rest that is no whole group goes with the last one.
+    # The rest that is not a whole group joins the last one.
     behind, out = Behind(room, 2 * STEP_BYTES + added, scratch), scratch("group", 2 * STEP_BYTES + added)
     behind.add(end, 0)
     for start in range(0, size // group * group, group):
@@ -169,10 +169,10 @@ def _in_place(stage: Stage, unit_bytes: int, *, first: bool) -> int | None:
         return None
     if not first:
         return unit_bytes
-    # Blocks that are set may be too small for what is added to them, or too large for a step.
+    # Blocks of a given size may be too small for their additions, or too large for a step.
     if stage.get("level", 0) < 1 or stage.get("blocksize", 0) or unit_bytes >= 1 << 30:
         return None
-    # Two groups of blocks twice; and what does not compress waits.
+    # Two groups of blocks twice, and incompressible bytes that wait.
     return 4 * STEP_BYTES + unit_bytes // 64
 
 

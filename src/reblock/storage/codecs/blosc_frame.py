@@ -1,4 +1,4 @@
-"""The frame that Blosc makes of a chunk: its header, and the rule that must hold before it is decoded.
+"""The Blosc frame of a chunk: its header, and the rule that it must meet before it is decoded.
 
 ::
 
@@ -23,7 +23,7 @@ class BloscHeader(NamedTuple):
     inner: int
     """Version of the inner codec's format."""
     flags: int
-    """Shuffle, inner codec, and whether the blocks are stored as they are."""
+    """Shuffle, inner codec, and whether the blocks are stored uncompressed."""
     width: int
     """Bytes of an element."""
     nbytes: int
@@ -31,24 +31,23 @@ class BloscHeader(NamedTuple):
     block_bytes: int
     """Bytes of a block, decoded; the last one may have fewer."""
     stored_bytes: int
-    """Bytes of the frame, this header included."""
+    """Bytes of the frame, including this header."""
 
     @property
     def is_raw(self) -> bool:
-        """Whether the blocks are stored as they are."""
+        """Whether the blocks are stored uncompressed."""
         return bool(self.flags & 2)
 
     def pack(self) -> bytes:
-        """The header as it is stored."""
+        """The stored bytes of the header."""
         return _HEADER.pack(_VERSION, *self)
 
 
 def read_header(data: bytes, stored_bytes: int | None) -> BloscHeader:
-    """The header that stored bytes begin with; `stored_bytes` is the size of the frame, where that is known.
+    """The header at the start of stored bytes; `stored_bytes` is the size of the frame, if that is known.
 
-    The library trusts a header, and crashes the process when it lies: ValueError where one may not be decoded. The
-    caller compares the decoded size with the size of the memory. The same rule in C: `header_holds` in
-    engine/native/blosc.c.
+    The library trusts a header, and a false one crashes the process: ValueError if it must not be decoded. The caller
+    compares the decoded size with the size of the memory. The same rule in C: `header_holds` in engine/native/blosc.c.
     """
     if len(data) < HEADER_BYTES:
         raise ValueError(f"a header of {HEADER_BYTES} bytes expected, {len(data)} bytes stored")

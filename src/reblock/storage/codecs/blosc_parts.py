@@ -1,8 +1,8 @@
-"""The blocks of Blosc's frames, as parts of a chunk that are read and decoded without the others.
+"""Blosc blocks as parts of a chunk that are read and decoded separately.
 
-A frame is a header, a table of the starts of its blocks, and the blocks, in the order in which threads finished them
-(`blosc_frame`). A block is a run of the chunk's bytes before encoding. Where such runs are boxes of elements, some rows
-or planes of the chunk, they are units; a block behind a header and a table of its own is a frame again, which Blosc
+A frame is a header, a table of block starts, and the blocks, in the order in which threads finished them
+(`blosc_frame`). A block is a run of the chunk's bytes before encoding. If such runs are boxes of elements (some rows or
+planes of the chunk), they are units. A block after a header and a table of its own is a frame again, which Blosc
 decodes.
 """
 
@@ -20,7 +20,7 @@ from reblock.model.layout import Layout
 from reblock.model.store import Bytes, Decoder, Extent, Flat, Index
 from reblock.storage.codecs.blosc_frame import HEADER_BYTES, BloscHeader, read_header
 
-#: The table and the page that it ends in must have room where a block will have it.
+#: The table, rounded up to a page, must fit the memory of a decoded block.
 _PAGE_BYTES = 4096
 
 
@@ -33,13 +33,13 @@ class BloscParts:
     counts: tuple[int, ...]
     """Parts of a chunk, along the same axes."""
     order: tuple[int, ...]
-    """Those axes as they lie on disk, outermost first."""
+    """Order of these axes on disk, outermost first."""
     part_bytes: int
     """Bytes of a part, decoded."""
 
     @property
     def count(self) -> int:
-        """Parts of a chunk."""
+        """Number of parts of a chunk."""
         return prod(self.counts)
 
     @property
@@ -49,7 +49,7 @@ class BloscParts:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the header and the table, which tell where parts lie."""
+        """Bytes of the header and the table of the parts' positions."""
         return HEADER_BYTES + 4 * self.count
 
     def layout(self, whole: Layout) -> Layout:
@@ -65,7 +65,7 @@ class BloscParts:
         return whole._replace(context=context, table_bytes=self.table_bytes, lead_bytes=HEADER_BYTES + 4)
 
     def extents(self, path: str, data: Bytes, places: Sequence[Index]) -> list[Extent]:
-        """Where the parts lie that have these places in a chunk, by the header and the table of its frame."""
+        """Extents of the parts at these positions in a chunk, from the header and the table of its frame."""
         try:
             header = read_header(bytes(data), None)
         except ValueError as error:
@@ -80,7 +80,7 @@ class BloscParts:
         return [self._extent(path, starts, self._number(place), header) for place in places]
 
     def _extent(self, path: str, starts: list[int], number: int, header: BloscHeader) -> Extent:
-        # The fields that the own header of a part repeats.
+        # The fields that a part's own header repeats.
         mask = header.flags | header.width << 8 | header.inner << 16
         if header.is_raw:
             return Extent(path, HEADER_BYTES + number * self.part_bytes, self.part_bytes, mask)
@@ -97,7 +97,7 @@ class BloscParts:
         return number
 
     def decode(self, whole: Callable[[Bytes, Flat], None], data: Bytes, extent: Extent, out: Flat) -> None:
-        """Decode a part into exactly `out.size` bytes; `whole` does that for frames."""
+        """Decode a part into exactly `out.size` bytes; `whole` decodes frames."""
         begin, mask = HEADER_BYTES + 4, extent.mask
         header = BloscHeader(mask >> 16 & 0xFF, mask & 0xFF, mask >> 8 & 0xFF, out.size, out.size, begin + len(data))
         if not header.is_raw:
@@ -115,7 +115,7 @@ class BloscDivider:
     """Bytes of a header."""
 
     def __call__(self, layout: Layout, chunks: Sequence[int], head: bytes) -> BloscParts | None:
-        """How a chunk is divided whose frame begins with a header; None where blocks are no boxes, or only one."""
+        """How a chunk with this frame header is divided; None if blocks are not boxes, or if there is only one."""
         return _find(layout, chunks, head)
 
 
@@ -131,7 +131,7 @@ def _find(layout: Layout, chunks: Sequence[int], head: bytes) -> BloscParts | No
     for axis in reversed(layout.order):
         shape[axis] = min(chunks[axis], rest)
         whole, part = divmod(rest, chunks[axis])
-        # Blocks hold whole rows, or rows whole blocks.
+        # A block holds whole rows, or a row holds whole blocks.
         odd = odd or (part if whole else chunks[axis] % rest)
         rest = max(whole, 1)
     if odd or rest > 1:

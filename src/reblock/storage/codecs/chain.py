@@ -1,7 +1,7 @@
-"""The codec chain of a unit: every size known or bounded before anything is decoded.
+"""The codec chain of a unit: every size is known or bounded before anything is decoded.
 
-A chain turns a unit's bytes into what is stored, stage by stage. Sizes are followed from the decoded end, where
-they are known: checksums and filters keep them exact, and what a compressor made is bounded. ::
+A chain turns a unit's bytes into stored bytes, stage by stage. Sizes are derived from the decoded end, where they are
+known: checksums and filters keep them exact, and the output of a compressor is bounded. ::
 
     unit n ─ delta ─ n ─ shuffle ─ n ─ blosc ─ at most limit(n) ─ crc32c ─ at most limit(n) + 4
 
@@ -24,7 +24,7 @@ from reblock.storage.codecs.in_place import by_turns
 from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Role
 from reblock.storage.codecs.registry import check, find
 
-#: What decoders raise at bytes that are not theirs.
+#: The exceptions of decoders for invalid bytes.
 _FAILURES = (ValueError, RuntimeError, TypeError, OSError, EOFError, OverflowError, zlib.error, lzma.LZMAError)
 
 
@@ -41,7 +41,7 @@ class Chain:
         return bool(self.codec)
 
     def sizes(self, nbytes: int, *, exact: bool = True) -> list[tuple[int, bool]]:
-        """Bytes before each stage and after the last, and whether they are exact; ValueError if they cannot be."""
+        """Bytes before each stage and after the last, and whether they are exact; ValueError for impossible sizes."""
         sizes, size = [(nbytes, exact)], nbytes
         for stage in self.codec.stages:
             codec = find(stage.name)
@@ -54,7 +54,7 @@ class Chain:
         return sizes
 
     def limit(self, nbytes: int) -> int:
-        """Most bytes that a unit of `nbytes` may take when it is stored."""
+        """The most bytes that a unit of `nbytes` may take in stored form."""
         return self.sizes(nbytes)[-1][0]
 
     def decode(self, data: Bytes, out: Flat, scratch: Scratch = fresh) -> None:
@@ -66,14 +66,14 @@ class Chain:
             out[:] = stored
 
     def decode_some(self, data: Bytes, most: int) -> Flat:
-        """Decode into as many bytes as there are, which may not be more than `most`."""
+        """Decode into at most `most` bytes, as many as there are."""
         stored = self._undo(data, self.sizes(most, exact=False), None, fresh)
         if stored.size > most:
-            raise CorruptError(f"{stored.size:,} bytes stored, {most:,} expected at the most")
+            raise CorruptError(f"{stored.size:,} bytes stored, at most {most:,} expected")
         return stored
 
     def _undo(self, data: Bytes, sizes: list[tuple[int, bool]], out: Flat | None, scratch: Scratch) -> Flat:
-        """Undo all stages; the last one may write to `out`, where that is given."""
+        """Undo all stages; the last one may write to `out`, if that is given."""
         stored: Flat = np.frombuffer(data, np.uint8)
         for place in reversed(range(len(self.codec.stages))):
             stage, (size, exact) = self.codec.stages[place], sizes[place]
@@ -88,7 +88,7 @@ class Chain:
         return stored
 
     def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
-        """The stored bytes of a unit; with `room`, which begins with it and goes on, they may take its place."""
+        """The stored bytes of a unit; with `room`, which begins with the unit and is longer, they may replace it."""
         result = data
         for place, stage in enumerate(self.codec.stages):
             codec = find(stage.name)
@@ -102,7 +102,7 @@ class Chain:
 
 
 def trial(codec: Codec, dtype: np.dtype[Any]) -> None:
-    """Encode and decode a few zeros; ValueError where stages do not fit the type or each other."""
+    """Encode and decode a few zeros; ValueError if stages do not fit the type or each other."""
     for stage in codec.stages:
         check(stage)
     chain, data = Chain(codec, dtype), np.zeros(64 * dtype.itemsize, np.uint8)

@@ -1,12 +1,12 @@
-"""Checksums of 32 bits that formats keep beside their chunks, computed without the interpreter's lock where possible.
+"""32-bit checksums of chunks, computed without the interpreter's lock where possible.
 
-fletcher32, as HDF5 and numcodecs have it: with 16-bit words w₀ … wₙ₋₁, first byte high, it is A = Σ wᵢ and
-B = Σ (n − i)·wᵢ, both modulo 65535. The words are laid out in rows, so that both follow from the sums of rows and
-columns, which numpy makes quickly ::
+fletcher32 as in HDF5 and numcodecs: with 16-bit words w₀ … wₙ₋₁, high byte first, it is A = Σ wᵢ and B = Σ (n − i)·wᵢ,
+both modulo 65535. The words are arranged in rows, so that both follow from the sums of rows and columns, which numpy
+computes quickly ::
 
     i = row · width + column      Σ i·wᵢ = width · Σ row · (sum of row) + Σ column · (sum of column)
 
-2¹⁶ is 1 modulo 65535, so swapping the bytes of all words multiplies both sums by 256, and no byte is swapped.
+2¹⁶ is 1 modulo 65535, so swapping the bytes of all words multiplies both sums by 256, and no byte needs to be swapped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registered
 
 #: Bytes of a checksum.
 SUM_BYTES = 4
-#: Words in a row, and rows that are summed up at a time: sums of that many words fit into 32 bits.
+#: Words in a row, and rows that are summed at a time: sums of that many words fit into 32 bits.
 _WIDTH, _ROWS = 1024, 1 << 14
 _MODULUS = 0xFFFF
 
@@ -37,7 +37,7 @@ def checksum(stage: Stage, data: Flat) -> int:
 
 
 def at_start(stage: Stage) -> bool:
-    """Whether the checksum stands before the bytes and not after them."""
+    """Whether the checksum comes before the bytes instead of after them."""
     usual = "start" if stage.name in ("crc32", "adler32") else "end"
     return bool(stage.get("location", usual) == "start")
 
@@ -99,7 +99,7 @@ def _ranked(sums: npt.NDArray[np.uint32]) -> int:
 
 
 def _fold(value: int) -> int:
-    """Modulo 65535 as the algorithm has it: a sum that is not 0 never becomes 0."""
+    """Modulo 65535 as in the algorithm: a nonzero sum never becomes 0."""
     return (value - 1) % _MODULUS + 1 if value else 0
 
 

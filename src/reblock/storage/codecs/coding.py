@@ -1,6 +1,6 @@
-"""Memory that encoding and decoding take, by the registrations: the planner counts it beside elements.
+"""Memory for encoding and decoding, from the registrations; the planner counts it beside elements.
 
-Stages hand over to each other, so at most two results exist at a time besides the unit ::
+At most two results of stages exist at a time beside the unit ::
 
     decoding    stored ─ gzip ─→ planes ─ shuffle ─→ elements              a copy between
     encoding    elements ─ shuffle ─→ planes ─ gzip ─→ where elements were   the same
@@ -18,16 +18,16 @@ from reblock.model.layout import Coding, most_stored_bytes, room_bytes
 from reblock.storage.codecs.registration import Role
 from reblock.storage.codecs.registry import CODECS, has_role, is_checksum
 
-#: From this size on units are encoded in their own memory, where that is possible.
+#: From this size on, units are encoded in their own memory, if that is possible.
 LARGE_BYTES = 16 << 20
-#: The same for shards, if their units are so large that headers hardly count.
+#: The same for shards whose units are so large that headers hardly count.
 _LARGE_UNIT_BYTES = 16 << 10
-#: Tables that are smaller are not worth counting.
+#: Smaller tables are not counted.
 _LITTLE_BYTES = 1 << 20
 
 
 def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> Coding | None:
-    """Memory for the units of an array; None where they are not encoded."""
+    """Memory for the units of an array; None if they are not encoded."""
     if not codec:
         return None
     decoding, scratch = _decoding_bytes(codec, dtype, unit_bytes), _in_place_bytes(codec, unit_bytes)
@@ -46,7 +46,7 @@ def shard_coding(codec: Codec, unit: Coding, unit_bytes: int, shard_bytes: int, 
 
 
 def is_in_place(codec: Codec, unit_bytes: int) -> bool:
-    """Whether units are encoded in their own memory: step by step, or copied or regrouped and compressed back."""
+    """Whether units are encoded in their own memory: in steps, or copied or regrouped and compressed back."""
     return _in_place_bytes(codec, unit_bytes) is not None
 
 
@@ -58,7 +58,7 @@ def _in_place_bytes(codec: Codec, unit_bytes: int) -> int | None:
 
 
 def _compressor(codec: Codec) -> Stage | None:
-    """The compressor of the elements, regrouped or as they are, if it makes hardly more of what does not compress."""
+    """The compressor of the elements, regrouped or not, if it hardly enlarges incompressible data."""
     stages = list(codec.stages)
     while stages and is_checksum(stages[-1]) and stages[-1].get("location", "end") == "end":
         stages.pop()
@@ -70,7 +70,7 @@ def _compressor(codec: Codec) -> Stage | None:
 
 
 def _decoding_bytes(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> int:
-    """Results between stages, and what stages take for themselves."""
+    """Results between stages, and the stages' own memory."""
     stages = [stage for stage in codec.stages if not is_checksum(stage)]
     if not stages:
         return 0
@@ -78,14 +78,14 @@ def _decoding_bytes(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> int:
     direct = not any(has_role(codec.stages[0], role) for role in indirect)
     copies = min(len(stages) - direct, 2) * unit_bytes
     known = [(CODECS[stage.name], stage) for stage in stages if stage.name in CODECS]
-    # Codecs without a registration are left to the format's library, which decodes into memory of its own.
+    # The format's library applies codecs without a registration, and decodes into memory of its own.
     work = unit_bytes if len(known) < len(stages) else 0
     work = max([work, *(one.decoding_work(stage, dtype, unit_bytes) for one, stage in known)])
     return copies + work + sum(one.decoding_state(stage, dtype, unit_bytes) for one, stage in known)
 
 
 def _encoding_bytes(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> int:
-    """The result, what it was made of, and what stages take for themselves."""
+    """The result, its input, and the stages' own memory."""
     stored = most_stored_bytes(unit_bytes)
     taken = stored + _state_bytes(codec, unit_bytes)
     if len(codec.stages) > 1:

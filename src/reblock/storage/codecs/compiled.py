@@ -1,8 +1,8 @@
-"""Functions of compiled libraries that other packages bring along, called on memory that is given to them.
+"""Functions of compiled libraries in other packages, called on our own memory.
 
-numcodecs builds Blosc and zstd into modules of its own, and deflate does libdeflate; their Python functions allocate
-what they return, and some copy it. The libraries' own functions, which the modules export, do neither, and ctypes holds
-no lock of the interpreter while they run. Where a module exports nothing, callers do without.
+numcodecs builds Blosc and zstd into its modules, and deflate builds in libdeflate. Their Python functions allocate what
+they return, and some copy it. The libraries' own functions, which the modules export, do neither, and ctypes releases
+the interpreter's lock while they run. If a module exports nothing, callers use the Python functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reblock.model.store import Flat
 
 
 class StreamBuffer(ctypes.Structure):
-    """Input or output of a zstd stream: memory, and how much of it was used."""
+    """Input or output of a zstd stream: memory, and how much of it is used."""
 
     _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_size_t), ("used", ctypes.c_size_t))
 
@@ -24,7 +24,7 @@ class StreamBuffer(ctypes.Structure):
 _SIZE, _POINTER, _INT, _TEXT = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 _MEMORY = (_POINTER, _SIZE)
 _SIZES = ctypes.POINTER(_SIZE)
-#: By module: its functions, each with what it returns and takes.
+#: The functions of each module, with the types of result and arguments.
 _FUNCTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "deflate._deflate": {
         "libdeflate_alloc_compressor": (_POINTER, _INT),
@@ -57,7 +57,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 @cache
 def library(module: str) -> Any:
-    """The functions listed for a module; None where it is not installed, or does not export them all."""
+    """The functions listed for a module; None if it is not installed, or does not export them all."""
     try:
         found = ctypes.CDLL(import_module(module).__file__)
         for name, (result, *arguments) in _FUNCTIONS[module].items():
@@ -69,7 +69,7 @@ def library(module: str) -> Any:
 
 
 def address(module: str, function: str) -> int | None:
-    """Address of a function; None where the module is not installed, or does not export it."""
+    """Address of a function; None if the module is not installed, or does not export it."""
     try:
         found = getattr(ctypes.CDLL(import_module(module).__file__), function)
     except (AttributeError, ImportError, OSError, TypeError):
@@ -78,5 +78,5 @@ def address(module: str, function: str) -> int | None:
 
 
 def memory(data: Flat) -> tuple[int, int]:
-    """Address and size, as most of the functions take them."""
+    """Address and size, the form that most functions take."""
     return data.ctypes.data, data.size

@@ -1,4 +1,4 @@
-"""Stages in numcodecs' words: its configurations, both ways, by the registrations."""
+"""Convert between stages and numcodecs configurations, by the registrations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reblock.storage.codecs.registry import find
 
 
 def stage_of(config: Any, dtype: np.dtype[Any]) -> Stage:
-    """A stage from a numcodecs configuration; ValueError where there is none."""
+    """A stage from a numcodecs configuration; ValueError if it is unknown."""
     if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
         raise ValueError(f"a codec is an object with an id, not {config!r:.80}")  # noqa: TRY004 - of the file
     codec = find(config["id"])
@@ -22,7 +22,7 @@ def stage_of(config: Any, dtype: np.dtype[Any]) -> Stage:
         if key in settings and settings[key] == value:
             del settings[key]
     codec.normalize(settings, dtype)
-    # Left out where it follows from the array's own type.
+    # Left out if it follows from the array's own type.
     if codec.typed and settings.get(codec.typed, dtype.itemsize) in (dtype.itemsize, None):
         settings.pop(codec.typed, None)
     stage = Stage(codec.name, tuple(sorted(settings.items())))

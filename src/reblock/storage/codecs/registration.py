@@ -1,7 +1,7 @@
-"""RegisteredCodec: everything that the rest of reblock may know of one codec, in one record.
+"""RegisteredCodec: everything that the rest of reblock may know about one codec, in one record.
 
-A chain calls a codec through its registration, memory is counted by it, and metadata is checked by it. Codecs that
-have no registration are refused by name: stored metadata must not choose code to run.
+A registration is used to call a codec, to count its memory and to check its metadata. Codecs without one are refused
+by name: stored metadata must not choose code to run.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Rule = Callable[[Any], bool]
 
 
 class Role(Enum):
-    """What a codec does to the bytes of a unit."""
+    """The effect of a codec on the bytes of a unit."""
 
     FILTER = "filter"
-    """It works on elements, and stores them in another form, whose size is known."""
+    """It works on elements, and stores them in another form of known size."""
     REORDER = "reorder"
-    """It puts the same bytes into another order."""
+    """It reorders bytes."""
     COMPRESSOR = "compressor"
-    """It makes them fewer; only the upper bound of their number is known."""
+    """It compresses bytes; only an upper bound of their number is known."""
     CHECKSUM = "checksum"
     """It adds a checksum."""
     TEXT = "text"
-    """It writes bytes as text, whose size is known."""
+    """It writes bytes as text of known size."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeJob:
-    """Bytes to decode, and what is known of the result."""
+    """Bytes to decode, and what is known about the result."""
 
     data: Flat
     """The stored bytes."""
@@ -66,7 +66,7 @@ class DecodeJob:
         return size == self.out.size + more if self.exact else size <= self.out.size + more
 
     def check_declared(self, size: int) -> None:
-        """Compare the size that a header declares; ValueError where it is another one."""
+        """Compare the size that a header declares; ValueError if it differs."""
         if not self.fits(size):
             raise ValueError(f"the header says {size:,} bytes, {self.out.size:,} expected")
 
@@ -78,7 +78,7 @@ class EncodeJob:
     data: Flat
     """The bytes."""
     room: Flat | None
-    """Memory for the result: that of the unit, in which the data lies, or which is free by now."""
+    """Memory for the result: that of the unit, which still holds the data or is already free."""
     scratch: Scratch
     """Other memory."""
     stage: Stage
@@ -89,12 +89,12 @@ class EncodeJob:
     """The codec."""
 
     def by_numcodecs(self) -> Flat:
-        """The result of numcodecs, in memory of its own."""
+        """The result of numcodecs, in its own memory."""
         return np.frombuffer(self.codec.numcodec(self.stage, self.dtype).encode(self.data), np.uint8)
 
 
 class Parts(Protocol):
-    """How a codec divides every chunk of an array into parts that can be decoded one by one."""
+    """How a codec divides every chunk of an array into parts that can be decoded separately."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class Parts(Protocol):
 
     @property
     def table_bytes(self) -> int:
-        """Bytes at the start of a stored chunk that tell where its parts lie."""
+        """Bytes at the start of a stored chunk that contain the positions of its parts."""
 
     def layout(self, whole: Layout) -> Layout:
         """The layout of an array whose chunks are read in parts."""
@@ -111,10 +111,10 @@ class Parts(Protocol):
         """The decoder of parts in C, given that of whole chunks."""
 
     def extents(self, path: str, data: Bytes, places: Sequence[Index]) -> list[Extent]:
-        """Where the parts lie that have these places in a chunk, by the table at its start."""
+        """Extents of the parts at these positions in a chunk, from the table at its start."""
 
     def decode(self, whole: Callable[[Bytes, Flat], None], data: Bytes, extent: Extent, out: Flat) -> None:
-        """Decode a part into exactly `out.size` bytes; `whole` does that for chunks."""
+        """Decode a part into exactly `out.size` bytes; `whole` decodes chunks."""
 
 
 class Divider(Protocol):
@@ -122,24 +122,24 @@ class Divider(Protocol):
 
     @property
     def head_bytes(self) -> int:
-        """Bytes at the start of a stored chunk that tell how it is divided."""
+        """Bytes at the start of a stored chunk that state how it is divided."""
 
     def __call__(self, layout: Layout, chunks: Sequence[int], head: bytes) -> Parts | None:
-        """How a chunk is divided that begins with a head; None where it is not, or its parts are no boxes."""
+        """How a chunk with these first bytes is divided; None if it is not, or if its parts are not boxes."""
 
 
 class EncodingState(Protocol):
-    """Bytes that a codec takes for itself while it encodes a unit."""
+    """The codec's own memory in bytes while it encodes a unit."""
 
     def __call__(self, stage: Stage, unit_bytes: int, *, in_place: bool) -> int:
-        """For a unit of so many bytes, encoded in its own memory or elsewhere."""
+        """For a unit of this many bytes, encoded in its own memory or elsewhere."""
 
 
 class InPlaceBytes(Protocol):
-    """Scratch bytes that a codec takes to encode a unit in the unit's own memory."""
+    """Scratch bytes that a codec needs to encode a unit in the unit's own memory."""
 
     def __call__(self, stage: Stage, unit_bytes: int, *, first: bool) -> int | None:
-        """None where it cannot; `first` says whether the unit's elements come to this codec as they are."""
+        """None if it cannot; `first` tells whether this codec gets the unit's elements unchanged."""
 
 
 def _no_state(stage: Stage, unit_bytes: int, *, in_place: bool) -> int:  # noqa: ARG001 - the signature of all
@@ -159,61 +159,61 @@ class RegisteredCodec:
     """One codec."""
 
     name: str
-    """Its name in a Codec; numcodecs has it under the same name."""
+    """Its name in a Codec, and in numcodecs."""
     role: Role
     """What it does."""
     decode: Callable[[DecodeJob], Flat]
-    """Decode into the memory that is given, or return another array."""
+    """Decodes into the given memory, or returns another array."""
     encode: Callable[[EncodeJob], Flat]
-    """Encode, in the memory that is given where the codec can do that."""
+    """Encodes, in the given memory if the codec can do that."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
-    """Its settings, and which values each may have."""
+    """Its settings, with a check of the values of each."""
     needed: frozenset[str] = frozenset()
-    """Settings that must be there."""
+    """Required settings."""
     problem: Callable[[Stage], str] = lambda _: ""
-    """What is wrong with settings that keep the rules; "" = nothing."""
+    """Returns what is wrong with otherwise valid settings; "" = nothing."""
     size: Callable[[Stage, int, np.dtype[Any]], int] = lambda _, nbytes, __: nbytes
-    """Bytes after encoding, or the upper bound for a compressor; ValueError where so many bytes cannot be encoded."""
+    """Bytes after encoding, or an upper bound for a compressor; ValueError if this many cannot be encoded."""
     max_bytes: int | None = None
-    """Most bytes that it can encode; None = any number."""
+    """The most bytes that it can encode; None = any number."""
     lossless: Callable[[Stage, np.dtype[Any]], bool] = lambda _, __: True
-    """Whether decoding gives back every bit of elements of a type, whatever the values were."""
+    """Whether decoding restores every bit of elements of a type, whatever their values."""
     # memory
     copies: bool = False
-    """Whether its library gives a result in memory of its own, from which it is copied once more."""
+    """Whether its library returns the result in its own memory, from which it is copied once more."""
     decoding_state: Callable[[Stage, np.dtype[Any], int], int] = _no_bytes
-    """Bytes for itself while a unit is decoded, held beside those of other stages."""
+    """Its own memory while a unit is decoded, held together with that of other stages."""
     decoding_work: Callable[[Stage, np.dtype[Any], int], int] = _no_bytes
-    """Bytes for itself while a unit is decoded, free again before the next stage."""
+    """Its own memory while a unit is decoded, freed before the next stage."""
     encoding_state: EncodingState = _no_state
-    """Bytes for itself while a unit is encoded, held beside those of other stages."""
+    """Its own memory while a unit is encoded, held together with that of other stages."""
     encoding_work: Callable[[Stage, np.dtype[Any], int], int] = _no_bytes
-    """Bytes for itself while a unit is encoded, free again before the next stage."""
+    """Its own memory while a unit is encoded, freed before the next stage."""
     in_place: InPlaceBytes = _never
-    """Scratch bytes for encoding a unit in its own memory; None where that is not possible."""
+    """Scratch bytes for encoding a unit in its own memory; None if that is not possible."""
     # C
     decoder: Callable[[], Decoder | None] = lambda: None
-    """Its decoder in C, where the functions that it calls can be found."""
+    """Its decoder in C, if the functions that it calls can be found."""
     divide: Divider | None = None
     """How it divides chunks into parts; None = it does not."""
     # numcodecs
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our names of numcodecs' settings, where they differ."""
+    """Our names for numcodecs' settings, if they differ."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What numcodecs assumes where a setting is left out."""
+    """Numcodecs' defaults for omitted settings."""
     idle: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that say nothing when they have these values."""
+    """Settings that are omitted if they have these values."""
     typed: str = ""
-    """The setting that follows from the array's type, and is left out where it does."""
+    """The setting that follows from the array's type, and is omitted if it does."""
     normalize: Callable[[dict[str, Any], np.dtype[Any]], None] = lambda _, __: None
-    """Brings numcodecs' settings into the form of a Stage."""
+    """Converts numcodecs' settings to those of a Stage."""
     complete: Callable[[dict[str, Any], np.dtype[Any]], None] = lambda _, __: None
-    """Brings the settings of a Stage into the form of numcodecs."""
+    """Converts the settings of a Stage to those of numcodecs."""
     prepare: Callable[[], None] = lambda: None
     """Sets up numcodecs before it is used."""
 
     def check(self, stage: Stage) -> None:
-        """ValueError for settings that make no sense."""
+        """Raise ValueError for invalid settings."""
         settings = dict(stage.settings)
         for key, value in settings.items():
             if key not in self.rules:
@@ -233,7 +233,7 @@ class RegisteredCodec:
         return {"id": self.name, **settings}
 
     def numcodec(self, stage: Stage, dtype: np.dtype[Any]) -> Any:
-        """The numcodecs object of a stage; chains ask for the same one once per chunk."""
+        """The numcodecs object of a stage; chains need the same one for every chunk."""
         made = _MADE.get((id(stage), dtype.itemsize))
         if made is None or made[0] is not stage:
             if len(_MADE) >= _MAX_MADE:
@@ -244,7 +244,7 @@ class RegisteredCodec:
         return made[1]
 
 
-#: Objects by stage, which is kept so that its id stays its own, and size of an element.
+#: Objects by the id of their stage and the size of an element; the stage is kept so that its id stays unique.
 _MADE: dict[tuple[int, int], tuple[Stage, Any]] = {}
 _MAX_MADE = 256
 
@@ -258,7 +258,7 @@ def _make(text: str) -> Any:
 
 # ---------------------------------------------------------------- rules
 def integer(low: int, high: int) -> Rule:
-    """Integers between two others, both included."""
+    """Integers between two others, inclusive."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -268,10 +268,10 @@ def number(value: Any) -> bool:
 
 
 def one_of(*values: Any) -> Rule:
-    """Some values, of their own types."""
+    """Certain values, of their own types."""
     return lambda value: any(value == v and type(value) is type(v) for v in values)
 
 
 def bound(_: Stage, nbytes: int, __: np.dtype[Any]) -> int:
-    """Most bytes that a compressor makes: none makes more of random bytes."""
+    """The most bytes that a compressor makes: none makes more from random bytes."""
     return nbytes + nbytes // 2 + 4096

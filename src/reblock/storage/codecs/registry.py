@@ -18,7 +18,7 @@ CODECS: dict[str, RegisteredCodec] = {
 
 
 def find(name: str) -> RegisteredCodec:
-    """The codec of a name; ValueError where there is none."""
+    """The codec with a name; ValueError if there is none."""
     found = CODECS.get(name)
     if found is None:
         raise ValueError(f"codec {name!r} is not supported")
@@ -26,12 +26,12 @@ def find(name: str) -> RegisteredCodec:
 
 
 def check(stage: Stage) -> None:
-    """ValueError for a stage that has no registration, or has settings that make no sense."""
+    """Raise ValueError for a stage without a registration, or with invalid settings."""
     find(stage.name).check(stage)
 
 
 def has_role(stage: Stage, role: Role) -> bool:
-    """Whether a stage is a codec of a kind; those that a format's own library applies are of none."""
+    """Whether a stage is a codec of a kind; codecs that a format's own library applies have no kind."""
     return stage.name in CODECS and CODECS[stage.name].role is role
 
 
@@ -46,10 +46,10 @@ def is_checksum(stage: Stage) -> bool:
 
 
 def decoder(codec: Codec) -> Decoder | None:
-    """The decoder of units in C; None where that takes more than one step, or a function is missing."""
+    """The decoder of units in C; None if that takes more than one step, or if a function is missing."""
     return find(codec.stages[0].name).decoder() if len(codec.stages) == 1 else None
 
 
 def divider(codec: Codec) -> Divider | None:
-    """How chunks may be divided into parts that are decoded one by one; None where they cannot be."""
+    """How chunks may be divided into parts that are decoded separately; None if they cannot be."""
     return find(codec.stages[0].name).divide if len(codec.stages) == 1 else None

@@ -1,11 +1,11 @@
-"""Shuffle: the bytes of all elements regrouped, first bytes first, as HDF5 and numcodecs store them.
+"""Shuffle: regroups the bytes of all elements, first bytes first, as HDF5 and numcodecs store them.
 
 ::
 
     elements  a0 a1 a2 a3  b0 b1 b2 b3  c0 c1 c2 c3  r        planes  a0 b0 c0  a1 b1 c1  a2 b2 c2  a3 b3 c3  r
 
-A rest that is no whole element stays at the end. numpy copies one plane at a time, which is several times as fast as
-one assignment of the transposed array, and holds no lock of the interpreter meanwhile.
+A rest that is not a whole element stays at the end. numpy copies one plane at a time, which is several times as fast as
+one assignment of the transposed array, and releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reblock.storage.codecs.registration import DecodeJob, EncodeJob, Registered
 
 
 def shuffle(data: Flat, width: int, out: Flat) -> Flat:
-    """Elements of `width` bytes as planes, in `out`, which has the same size; the same array where nothing changes."""
+    """Elements of `width` bytes as planes, in `out`, which has the same size; the same array if nothing changes."""
     whole = _whole(data, width)
     if not whole:
         return data
@@ -32,7 +32,7 @@ def shuffle(data: Flat, width: int, out: Flat) -> Flat:
 
 
 def unshuffle(data: Flat, width: int, out: Flat) -> Flat:
-    """Planes as elements again, in `out`, which has the same size; the same array where nothing was regrouped."""
+    """Planes as elements again, in `out`, which has the same size; the same array if nothing was regrouped."""
     whole = _whole(data, width)
     if not whole:
         return data
@@ -44,7 +44,7 @@ def unshuffle(data: Flat, width: int, out: Flat) -> Flat:
 
 
 def _whole(data: Flat, width: int) -> int:
-    """Bytes of whole elements; 0 where their order cannot change."""
+    """Bytes of whole elements; 0 if their order cannot change."""
     count = data.size // width if width > 1 else 0
     return count * width if count > 1 else 0
 

@@ -1,4 +1,4 @@
-"""Compressed streams by the standard library: gzip, zlib, bz2 and lzma; gzip and zlib also by libdeflate."""
+"""Compressed streams of the standard library: gzip, zlib, bz2 and lzma; gzip and zlib also with libdeflate."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from reblock.model.store import Flat
 from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer, one_of
 from reblock.storage.codecs.zlib_streams import Container, compress, decompress
 
-#: Input and output of streaming decoders are cut into pieces of this size, so that no second copy is made.
+#: Input and output of streaming decoders are cut into pieces of this size, to avoid a second copy.
 _PIECE_BYTES = 1 << 18
 _STEP_BYTES = 1 << 20
-#: Most memory that an lzma stream may ask for; the largest preset needs 65 MiB.
+#: The most memory that an lzma stream may request; the largest preset needs 65 MiB.
 _LZMA_BYTES = 1 << 27
-#: MiB that compressors and decompressors need for themselves, by preset of lzma (0 to 9).
+#: MiB that compressors and decompressors need, by preset of lzma (0 to 9).
 _LZMA_ENCODE_MIB = (4, 10, 18, 33, 49, 95, 95, 187, 371, 675)
 _LZMA_DECODE_MIB = (1, 2, 3, 5, 5, 9, 9, 17, 33, 65)
 _BZ2_ENCODE_MIB, _BZ2_DECODE_MIB = 8, 4
 
 
 def _stream(new: Callable[[], Any], job: DecodeJob, *, several: bool) -> Flat:
-    """Run decoders of the standard library, which can stop early, straight into the given memory."""
+    """Run decoders of the standard library, which can stop early, with output to the given memory."""
     view, position, made = job.data.data, 0, 0
     while True:
         decoder = new()
@@ -38,7 +38,7 @@ def _stream(new: Callable[[], Any], job: DecodeJob, *, several: bool) -> Flat:
             position += len(piece)
             made = _feed(decoder, piece, job.out, made)
         position -= len(decoder.unused_data)
-        # Streams may follow each other, and end in zeros.
+        # Several streams may follow each other, and zeros may follow the last.
         if position == len(view) or (several and not np.any(job.data[position:])):
             return job.out[:made]
         if not several:
@@ -56,7 +56,7 @@ def _feed(decoder: Any, piece: Any, out: Flat, made: int) -> int:
         made += len(part)
         if decoder.eof or len(part) < wanted:
             return made
-        # zlib hands back what it did not take; bz2 and lzma keep it.
+        # zlib returns the input that it did not use; bz2 and lzma keep it.
         piece = getattr(decoder, "unconsumed_tail", b"")
 
 

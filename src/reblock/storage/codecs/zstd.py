@@ -1,4 +1,4 @@
-"""zstd: frames of their own, also made in the memory of the unit itself, step by step."""
+"""zstd: frames, also made in the memory of the unit itself, in steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _decode(job: DecodeJob) -> Flat:
     elif not job.exact:
         raise ValueError("a frame that does not say its size, inside another compressor")
     target = job.out if size is None else job.out[:size]
-    # With a destination the library neither allocates nor writes more than that.
+    # With a destination, the library neither allocates nor writes beyond it.
     job.numcodec.decode(job.data, target)
     return target
 
@@ -60,9 +60,9 @@ def _encode(job: EncodeJob) -> Flat:
 
 
 def compress(data: Flat, room: Flat | None, scratch: Scratch, level: int, *, checksum: bool) -> Flat | None:
-    """The frame of some bytes: in the room for it, which may begin with them, or in scratch memory.
+    """The frame of some bytes: in `room`, which may begin with them, or in scratch memory.
 
-    None where the library's functions cannot be found.
+    None if the library's functions cannot be found.
     """
     functions = library(_MODULE)
     if functions is None:
@@ -105,7 +105,7 @@ def _right(functions: Any, code: int) -> int:
 def _in_place(stage: Stage, unit_bytes: int, *, first: bool) -> int | None:  # noqa: ARG001 - whatever the level
     if library(_MODULE) is None:
         return None
-    # A step; and what does not compress waits.
+    # A step, and incompressible bytes that wait.
     return STEP_BYTES + unit_bytes // 64 if first else unit_bytes
 
 
