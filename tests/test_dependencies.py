@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "reblock"
 PEERS = SOURCE / "bench" / "peers" / "scripts"
 TESTING = SOURCE / "testing"
 #: Modules that may import an extra, each inside a function that says what is missing.
-OPTIONAL = {"zarr": {SOURCE / "storage" / "library.py"}}
+OPTIONAL = {"zarr": {SOURCE / "storage" / "zarr" / "library.py"}}
 
 
 def project() -> dict[str, object]:

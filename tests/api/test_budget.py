@@ -118,3 +118,33 @@ def test_chunks_that_can_be_read_in_parts_are(folder: Path) -> None:
     reblock.repartition(folder / "x.npy", folder / "blosc.zarr", chunks=(-1, -1), codec="blosc:lz4:5:noshuffle")
     (peak,) = peaks(folder, "reblock.open('blosc.zarr', memory='8MiB')[5, :100]")
     assert peak <= 8 * MIB + SLACK
+
+
+OBJECTS = """
+import io, h5py, zarr
+array = np.load("x.npy")
+raw = np.memmap("x.raw", array.dtype, "r", shape=array.shape)
+# The cache of chunks belongs to who opened the file, and is not counted.
+file = h5py.File(io.BytesIO(), "w", rdcc_nbytes=0)
+dataset = file.create_dataset("x", data=array, chunks=(192, 512), compression="gzip", compression_opts=1)
+stored = zarr.create_array(zarr.storage.MemoryStore(), data=array, chunks=(192, 512))
+del array
+"""
+
+
+@pytest.mark.parametrize("name", ["raw", "dataset", "stored"])
+def test_objects_are_read_within_the_budget(folder: Path, name: str) -> None:
+    np.load(folder / "x.npy").tofile(folder / "x.raw")
+    options = "chunks=(512, 256), codec='zstd:1', memory='4MiB', overwrite=True"
+    results = {
+        f"reblock.repartition({name}, '{name}.zarr', {options})": 0,
+        f"reblock.open({name}, memory='4MiB')[:, 17]": 1536,
+        f"reblock.verify({name}, 'x.npy', memory='4MiB')": 0,
+    }
+    program = OBJECTS + "\n".join(f"peak(lambda: {call})" for call in results)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + program], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr
+    for (call, size), peak in zip(results.items(), map(int, done.stdout.split()), strict=True):
+        assert peak <= 4 * MIB + size + SLACK, call

@@ -106,20 +106,3 @@ def test_refused_where_not_one_element_fits():
     with pytest.raises(Refused, match="2 bytes") as refusal:
         stretch.propose(raw((8, 8), (3, 4), (5, 4), 1))
     assert refusal.value.needs_memory_bytes == 2
-
-
-@pytest.mark.parametrize(
-    ("shape", "source", "target", "memory", "seeks"),
-    [
-        ((30, 30, 12), (24, 16, 10), (14, 13, 5), 5003, (35, 47)),
-        ((30, 36, 36, 36), (8, 29, 29, 19), (26, 16, 24, 4), 702_209, (140, 164)),
-    ],
-)
-def test_buffers_in_the_order_of_the_greedy_path(shape, source, target, memory, seeks):
-    """Whole blocks fit in this order, and in no other that is tried."""
-    layouts = [Layout.raw("u1", Grid.of(shape, chunks)) for chunks in (source, target)]
-    problem = Problem(*layouts, memory, PRESETS["nvme"], held=True)
-    found = [estimate(stretch.propose(problem, greedy=greedy), problem) for greedy in (True, False)]
-    assert tuple(cost.seeks for cost in found) == seeks
-    assert seeks[0] == problem.lower_bound_seeks
-    assert all(cost.held_bytes <= memory for cost in found)

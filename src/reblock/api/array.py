@@ -22,6 +22,8 @@ from reblock.model import Layout, Store
 from reblock.runs.source import Files, look
 from reblock.storage import registry
 from reblock.storage.location import Where
+from reblock.storage.objects.found import ArrayObject
+from reblock.storage.objects.opening import open_object
 from reblock.units import parse_size
 
 #: The default memory budget.
@@ -109,14 +111,21 @@ class Array:
         return f"<reblock.Array {self.store.location} {self.store.format} {self.shape} {self.dtype}>"
 
 
+#: All that can be read: a path or URL, an array that is open, or an object of h5py, zarr or numpy.
+ArraySource = Where | Array | ArrayObject
+
+
 def open(
-    source: Where | Array,
+    source: ArraySource,
     *,
     format: str | None = None,
     allow_external: Sequence[Where] = (),
     memory: str | int | None = None,
 ) -> Array:
     """Open an array for reading; links and file names in it may only lead into allowed folders.
+
+    The source is a path or URL, or an `h5py.Dataset`, a `zarr.Array` or a `numpy.ndarray`. An object is opened by the
+    path of the local file behind it; if there is none, elements are read through the object.
 
     `memory` is the budget for slicing, 1 GiB by default. It does not include the result, but everything else, such as
     the chunks that are being decoded.
@@ -138,7 +147,7 @@ def open(
 
 
 def open_array(
-    source: Where | Array, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
+    source: ArraySource, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
 ) -> Array:
     """`open` for functions that call the format `from_format`."""
     memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
@@ -151,7 +160,12 @@ def open_array(
         return again
     if isinstance(allow_external, str | os.PathLike):
         raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
-    return Array(registry.open(source, format, tuple(os.fspath(folder) for folder in allow_external)), memory_bytes)
+    allow = tuple(os.fspath(folder) for folder in allow_external)
+    if isinstance(source, str | os.PathLike):
+        return Array(registry.open(source, format, allow), memory_bytes)
+    if format is not None:
+        raise UsageError(f"{option('from_format')} is for a path: an object is of the format of its library")
+    return Array(open_object(source, allow), memory_bytes)
 
 
 def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.array import Array, open, open_array
+from reblock.api.array import Array, ArraySource, open, open_array
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
 from reblock.engine import ComparedArray, View, compare, digest
@@ -26,6 +26,7 @@ from reblock.storage.attributes import to_json
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
 from reblock.storage.location import Where
+from reblock.storage.objects.store import ObjectStore
 
 #: The most differing boxes that `verify` lists.
 MANY_DIFFERENCES = 10
@@ -81,8 +82,8 @@ class Verdict:
 
 
 def verify(
-    source: Where | Array,
-    target: Where | Array,
+    source: ArraySource,
+    target: ArraySource,
     *,
     region: Ranges | None = None,
     transpose: Order | None = None,
@@ -104,7 +105,10 @@ def verify(
         one, two = (
             _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
         )
-        schemas = [_schema(one.location, from_format, allow_external), _schema(two.location, to_format, allow_external)]
+        schemas = [
+            _schema(one.location if isinstance(where, str | os.PathLike) else where, kind, allow_external)
+            for one, where, kind in ((one, source, from_format), (two, target, to_format))
+        ]
         names = schemas[0].axes if schemas[0] else None
         left_region = parse_region(region, one.grid.shape, names)
         axes = parse_order(transpose, one.grid.ndim, names)
@@ -200,10 +204,14 @@ def _bits(element: npt.NDArray[Any]) -> str:
     return str((element.byteswap() if turned else element).tobytes().hex())
 
 
-def _open_library(where: Where | Array, format: str | None, allow: Sequence[Where]) -> LibraryArray:
-    location = where.store.location if isinstance(where, Array) else os.fspath(where)
-    format = where.store.format if isinstance(where, Array) else format
-    return open_with_library(location, format, [os.fspath(folder) for folder in allow])
+def _open_library(where: ArraySource, format: str | None, allow: Sequence[Where]) -> LibraryArray:
+    folders = [os.fspath(folder) for folder in allow]
+    if isinstance(where, str | os.PathLike):
+        return open_with_library(os.fspath(where), format, folders)
+    store = open_array(where, None if isinstance(where, Array) else format, allow).store
+    if isinstance(store, ObjectStore):
+        return store.with_library()
+    return open_with_library(store.location, store.format, folders)
 
 
 def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> ComparedArray:
@@ -216,10 +224,10 @@ def _library_side(array: LibraryArray, region: Box, axes: tuple[int, ...]) -> Co
     return ComparedArray(array.layout.view(region, axes), array.least_bytes, load)
 
 
-def _schema(location: str, format: str | None, allow: Sequence[Where]) -> Schema | None:
+def _schema(where: ArraySource, format: str | None, allow: Sequence[Where]) -> Schema | None:
     """The schema of an array, or None if our code cannot read it."""
     with suppress(ReblockError):
-        return open_array(location, format, allow).store.schema
+        return open_array(where, format, allow).store.schema
     return None
 
 
@@ -231,7 +239,7 @@ def _since_written(location: str, stored: str | None, now: str | None) -> list[s
 
 
 def info(
-    source: Where | Array,
+    source: ArraySource,
     *,
     format: str | None = None,
     allow_external: Sequence[Where] = (),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reblock.api.array import DEFAULT_MEMORY, Array, open_array
+from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
 from reblock.api.devices import AUTO_DEVICE, Devices, find_devices
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import (
@@ -21,7 +21,7 @@ from reblock.api.request import (
 from reblock.engine import View
 from reblock.errors import UsageError, option, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Device, Format, Layout, Measurable, Problem, Schema
+from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema
 from reblock.planner import AUTO
 from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
@@ -34,7 +34,7 @@ from reblock.units import parse_size
 class Request:
     """What a caller asks of a plan, as given: the arguments of `reblock.plan`."""
 
-    source: Where | Array | None = None
+    source: ArraySource | None = None
     """The array to read; None = described by shape, dtype and source_chunks."""
     target: Where | None = None
     """The array to write."""
@@ -173,16 +173,22 @@ def _abstract_ends(request: Request) -> Ends:
     return Ends(source, target, schema, schema)
 
 
-def _stored_ends(request: Request, source: Where | Array) -> Ends:
+def _stored_ends(request: Request, source: ArraySource) -> Ends:
     if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
         raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
     array = open_array(source, request.from_format, request.allow_external)
     store = array.store.measured() if isinstance(array.store, Measurable) else array.store
+    strict = is_strict(request.on_missing)
+    if strict and isinstance(store, ObjectBound) and store.fills:
+        raise UsageError(
+            f"{option('on_missing', 'error')}: {store.location} is read through the object, which does not tell "
+            "whether a chunk is stored"
+        )
     view = View(
         store,
         parse_region(request.region, store.layout.shape, store.schema.axes),
         parse_order(request.transpose, store.layout.ndim, store.schema.axes),
-        strict=is_strict(request.on_missing),
+        strict=strict,
     )
     where = None if request.target is None else registry.locate(request.target)
     if where is not None and where.is_url:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from reblock.api.array import Array
+from reblock.api.array import ArraySource
 from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.planning import planned_job
@@ -70,7 +70,7 @@ def save_plan(job: Job, path: Where) -> None:
 
 def load_plan(
     path: Where,
-    source: Where | Array,
+    source: ArraySource,
     target: Where,
     *,
     from_format: str | None = None,

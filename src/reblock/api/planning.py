@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reblock.api.array import Array
+from reblock.api.array import ArraySource
 from reblock.api.devices import AUTO_DEVICE, Devices
 from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
@@ -19,7 +19,7 @@ from reblock.storage.location import Where
 
 
 def plan(
-    source: Where | Array | None = None,
+    source: ArraySource | None = None,
     target: Where | None = None,
     *,
     chunks: Chunks | None = None,

@@ -15,7 +15,7 @@ from reblock.api.devices import AUTO_DEVICE, find_device
 from reblock.api.ends import Request
 from reblock.engine import View
 from reblock.geometry.grid import Cut
-from reblock.model import Device, Schema
+from reblock.model import Device, ObjectBound, Schema
 from reblock.storage.location import Location, absolute
 from reblock.storage.roots import FileRoots
 
@@ -54,6 +54,9 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "dtype": wanted.dtype.str,
         "allow_external": list(view.store.roots.allowed) if isinstance(view.store.roots, FileRoots) else [],
     }
+    if isinstance(view.store, ObjectBound):
+        # An object has no address.
+        known["source"] = ""
     made: dict[str, Any] = {}
     for name, value in given.items():
         if name == "source" or not _is_usual(name, value):

@@ -12,9 +12,10 @@ from reblock.api.planning import planned_job
 from reblock.api.recall import recalled
 from reblock.api.running import run
 from reblock.engine import Report
-from reblock.errors import UnfinishedError, UsageError
+from reblock.errors import UnfinishedError, UsageError, command
 from reblock.model import Plan
 from reblock.runs.adopt import Demands
+from reblock.runs.identity import began_with_object
 from reblock.runs.meter import Progress
 from reblock.runs.unfinished import check_known, staging_of
 from reblock.storage import registry
@@ -32,6 +33,12 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
             check_known(staging, target)
             return None
         asked, document = journal.header.get("request"), journal.header.get("plan")
+        is_object = began_with_object(journal.header)
+    if is_object:
+        raise UnfinishedError(
+            f"{staging.target}: the run read an object of a program, which cannot be opened again: "
+            f"{command('clean', str(staging.target))} removes it"
+        )
     if not asked or not document:
         raise UnfinishedError(
             f"{staging.target}: the options of the run are not recorded: repeat the command that began it"

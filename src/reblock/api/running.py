@@ -9,7 +9,7 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
-from reblock.api.array import Array
+from reblock.api.array import ArraySource
 from reblock.api.job import Job
 from reblock.api.machine import Load, engine_name
 from reblock.api.parts import choose_whole
@@ -117,7 +117,7 @@ def check(
 
 
 def repartition(
-    source: Where | Array,
+    source: ArraySource,
     target: Where,
     *,
     overwrite: bool = False,

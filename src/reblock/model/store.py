@@ -221,6 +221,15 @@ class Scattered(Protocol):
 
 
 @runtime_checkable
+class ObjectBound(Protocol):
+    """A store that reads an object of this process: no path leads to it, so that no run from it can be resumed."""
+
+    @property
+    def backing(self) -> Sequence[str]:
+        """Local files and folders that the object is known to read."""
+
+
+@runtime_checkable
 class Replaceable(Protocol):
     """A format whose arrays may be replaced: it can tell what at a path belongs to the array.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from reblock.errors import UsageError
-from reblock.model import Store
+from reblock.model import ObjectBound, Store
 from reblock.storage.location import Location
 from reblock.storage.roots import FileRoots
 
@@ -23,9 +23,10 @@ def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str
     """Raise UsageError if the target or one of `places` (a description and a path) overlaps with the source."""
     if not source.medium.is_local:
         return  # the target is a local file
+    reads = source.backing if isinstance(source, ObjectBound) else _own_paths(source)
     written = [(f"target {target}", _Place(target.path)), *((f"{what} {path}", _Place(path)) for what, path in places)]
     own = Location.parse(source.location).path
-    for read in _own_paths(source):
+    for read in reads:
         _check(source, written, read, "" if read == own else f" at {read}, which it reads")
     allowed = [_Place(one) for one in source.roots.allowed] if isinstance(source.roots, FileRoots) else []
     # Links lead only into allowed folders, so they matter only if the run writes there.

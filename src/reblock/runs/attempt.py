@@ -37,7 +37,7 @@ from reblock.errors import (
 from reblock.model import NO_RECORD, Format, Plan, Problem, Record, Schema, Store
 from reblock.runs.adopt import stored_plan
 from reblock.runs.group_commit import GroupCommit, destination_of
-from reblock.runs.identity import differences, identify, job_of, source_changed
+from reblock.runs.identity import began_with_object, differences, identify, job_of, source_changed
 from reblock.runs.journal import Journal
 from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
@@ -45,7 +45,7 @@ from reblock.runs.scratch import KeptScratch, kept_folder, remove_kept
 from reblock.runs.source import Source
 from reblock.runs.space import Need, check_space, foresee, need_of
 from reblock.runs.staging import Staging, check_folder
-from reblock.runs.unfinished import finished_part
+from reblock.runs.unfinished import finished_part, remove_listed_scratch
 from reblock.storage.location import Location
 
 #: A hundredth of an array may wait to be made durable, however little memory there is.
@@ -184,6 +184,8 @@ class Attempt:
         else:
             room = "a .npy file has no place for that" if self.format.name == "npy" else "reblock did not make it"
             why = f"it does not say which job made it: {room}" if record.job is None else "another job made it"
+        if self._source.is_object:
+            why = f"whether it holds what {self._source.location} holds is not recorded"
         if record.job == self._job:
             self._take_over(record.digest, "the same job had made it")
             return True
@@ -211,6 +213,9 @@ class Attempt:
             return None
         if self._is_ours(journal):
             return journal
+        if began_with_object(journal.header):
+            remove_listed_scratch(journal.header)
+            self.notes.append("an unfinished run that read an object was removed: it could not be resumed")
         self.staging.clear()
         return None
 
@@ -246,10 +251,15 @@ class Attempt:
         before = journal.header["problem"]
         if before == self._problem:
             return True
-        if self._is_published(journal):
+        if self._is_published(journal) or began_with_object(journal.header):
             return False
         advice = f"{command('clean', self.target.path)} removes it"
         began = journal.header["request"].get("source")
+        if self._source.is_object:
+            raise UnfinishedError(
+                f"an unfinished run that reads {began} is in the place of {self.target.path}, and a run that reads an "
+                f"object cannot resume it: {advice}, the command that began it resumes it"
+            )
         if source_changed(before, self._problem) and began != self.request.get("source"):
             raise UnfinishedError(
                 f"an unfinished run in the place of {self.target.path} reads {began}, which does not hold what "
@@ -415,7 +425,9 @@ class Attempt:
         except BaseException as error:
             if isinstance(error, ReblockError):
                 self.staging.rename_in(error)
-            if not ledger.commits and not self._found:
+            if self._source.is_object and isinstance(error, ReblockError):
+                error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
+            if self._source.is_object or (not ledger.commits and not self._found):
                 with suppress(ReblockError):
                     self.staging.forget_journal()
                 with suppress(ReblockError):

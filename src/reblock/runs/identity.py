@@ -45,11 +45,16 @@ def job_of(problem: Mapping[str, Any]) -> str:
     """
     source, target = problem["source"], problem["target"]
     made = {
-        "source": [source["inner"], source["files"], source["chunks"]],
+        "source": [source[key] for key in ("inner", "files", "chunks", "object") if key in source],
         "target": {key: value for key, value in target.items() if key != "inner"},
         **{key: problem[key] for key in ("region", "transpose", "missing chunks")},
     }
     return hashlib.blake2b(json.dumps(made, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def began_with_object(header: Mapping[str, Any]) -> bool:
+    """Whether a journal is of a run that read an object, which nothing can resume."""
+    return "object" in header["problem"]["source"]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from reblock.engine.digest.recheck import reread
 from reblock.engine.source_state import SourceSnapshot, SourceState
 from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
-from reblock.model import Layout, Pass, Sums
+from reblock.model import Layout, ObjectBound, Pass, Sums
 from reblock.runs.journal import Integers, Journal
 from reblock.storage.location import absolute
 from reblock.storage.media.registry import medium_of
@@ -40,13 +41,21 @@ class Source:
         self._view = view
         self.files = look(view.store.described_by)
         self.state = SourceState(view, cancelled)
+        # Nothing tells whether two objects hold the same elements, so each run from one is a problem of its own.
+        self._object = uuid4().hex if isinstance(view.store, ObjectBound) else ""
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is an object of this process, so that the run cannot be resumed."""
+        return bool(self._object)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The state that must be the same for a run to continue."""
         start = self.state.start
         chunks = {"present": start.present, "sum": f"{start.firm:016x}"}
-        return {"files": [one for _, one in self.files], "chunks": chunks}
+        found: dict[str, Any] = {"files": [one for _, one in self.files], "chunks": chunks}
+        return {**found, "object": self._object} if self._object else found
 
     @property
     def times(self) -> dict[str, Any]:

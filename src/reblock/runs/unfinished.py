@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reblock.errors import FormatError, StorageError, UsageError
+from reblock.runs.identity import began_with_object
 from reblock.runs.journal import Journal
 from reblock.runs.lock import who_holds
 from reblock.runs.numbers import Numbers
@@ -87,7 +89,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
     finished, last = finished_part(journal)
     return Unfinished(
         target=str(Location(os.path.abspath(staging.target), header["problem"]["target"]["inner"])),
-        source=header["request"].get("source", ""),
+        source=header["request"].get("source", "an object of another program" if began_with_object(header) else ""),
         state="running" if holder else "complete" if published else "stopped",
         running=holder,
         started=header["started"],
@@ -124,15 +126,18 @@ def remove_unfinished(staging: Staging) -> list[str]:
             journal = staging.find_journal()
         except FormatError:
             journal = None
-        scratch = journal.header["scratch"] if journal else None
-        removed = []
-        # A journal is an untrusted file: it must not name arbitrary paths to be removed.
-        if isinstance(scratch, str) and is_kept_folder(scratch) and remove_kept(scratch):
-            removed.append(scratch)
+        removed = remove_listed_scratch(journal.header) if journal else []
         removed += staging.remove()
     if staging.left:
         raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is not removed")
     return removed
+
+
+def remove_listed_scratch(header: Mapping[str, Any]) -> list[str]:
+    """Remove the scratch folder that a journal names, and return its path if there was one."""
+    scratch = header["scratch"]
+    # A journal is an ordinary file: it must not be able to name any folder for removal.
+    return [scratch] if isinstance(scratch, str) and is_kept_folder(scratch) and remove_kept(scratch) else []
 
 
 def staging_of(target: Where) -> Staging:

@@ -66,7 +66,7 @@ class LibraryArray:
         parts: Iterable[Box] = [box] if box.size else []
         if box.size and self.strides:
             order = sorted(range(box.ndim), key=lambda axis: -self.strides[axis])
-            parts = _stretches(box, self.strides, order, memory_bytes)
+            parts = stretches(box, self.strides, order, memory_bytes)
         with library_errors(self.library, self.location):
             for part in parts:
                 # The ellipsis keeps an array without axes an array.
@@ -123,7 +123,7 @@ def map_npy(path: str) -> Array:
     return mapped
 
 
-def _stretches(box: Box, strides: Sequence[int], order: Sequence[int], limit_bytes: int) -> Iterator[Box]:
+def stretches(box: Box, strides: Sequence[int], order: Sequence[int], limit_bytes: int) -> Iterator[Box]:
     """Cut a box into parts, each of which lies within a number of bytes of a file, or is a single element."""
     if not order:
         yield box
@@ -139,4 +139,4 @@ def _stretches(box: Box, strides: Sequence[int], order: Sequence[int], limit_byt
         if step > 1:
             yield part
         else:
-            yield from _stretches(part, strides, order[1:], limit_bytes)
+            yield from stretches(part, strides, order[1:], limit_bytes)

@@ -19,9 +19,8 @@ where boundaries of I and O coincide and nothing is left over, up to the whole a
 kept at such lengths every block is moved whole, n_I + n_O seeks, so those buffers are tried first, and of them the
 one that needs least memory is taken.
 
-Buffers are read along the axis of the largest overlap first (draft B, section M), or in the order of the disk (draft
-A), whichever holds less. Where no buffer of whole blocks fits either way, the order of the greedy path (draft A, VII.A)
-is tried for the smallest of them; `greedy=False` leaves it out.
+Buffers are read along the axis of the largest overlap first (draft B, section M), or in the order of the disk (draft A,
+VII.A), whichever holds less.
 
 Guédon, Hayot-Sasson and Glatard, "Dask IO" drafts A and B.
 """
@@ -29,8 +28,6 @@ Guédon, Hayot-Sasson and Glatard, "Dask IO" drafts A and B.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -38,7 +35,6 @@ from reblock.cost.memory import held_elements
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
 from reblock.model import Access, Pass, Plan, Problem
-from reblock.passes.buffer_path import greedy_order
 from reblock.passes.candidates import (
     Choice,
     Rank,
@@ -57,14 +53,11 @@ from reblock.passes.cuts import aggregate, countable, divisors, joined, read_cut
 NAME = "stretch"
 
 #: Buffers of whole blocks that are tried first.
-MAX_BUFFERS = 256
+MANY_BUFFERS = 256
 
 #: Cuts that an axis may take while the buffer grows, and rounds over the axes.
-MAX_CUTS = 32
-MAX_ROUNDS = 3
-
-#: Buffers that are tried in the order of the greedy path.
-MAX_GREEDY = 4
+MANY_STATIONS = 32
+MANY_ROUNDS = 3
 
 #: How near, as a fraction, a buffer comes to the longest that fits.
 NEARLY = 64
@@ -75,11 +68,9 @@ Choices = tuple[Choice, ...]
 Priced = tuple[Rank, int, Pass, Choices]
 
 
-def propose(problem: Problem, *, greedy: bool = True) -> Plan:
+def propose(problem: Problem) -> Plan:
     """Buffers of whole blocks if one of them fits, else the most stretched buffer."""
     found = _price_all(problem, _whole_buffers(problem))
-    if greedy and not any(needed <= problem.memory_bytes for needed, _ in found):
-        found += _in_greedy_order(problem, found)
     fitting = sorted((one for one in found if one[0] <= problem.memory_bytes), key=lambda one: one[0])
     plan = _first(problem, [made for _, made in fitting])
     if plan is not None:
@@ -114,7 +105,7 @@ def _whole_buffers(problem: Problem) -> list[Choices]:
     ]
     buffers = sorted(product(*lists), key=lambda choices: box_bytes(problem, choices))
     fitting = [choices for choices in buffers if box_bytes(problem, choices) <= problem.memory_bytes]
-    return fitting[:MAX_BUFFERS] or buffers[:1]
+    return fitting[:MANY_BUFFERS] or buffers[:1]
 
 
 def _whole_cuts(problem: Problem, axis: int) -> list[Axis]:
@@ -139,7 +130,7 @@ def _seeds(problem: Problem, options: Sequence[list[Choice]]) -> list[Choices]:
 def _grow(problem: Problem, choices: Choices, storage: Sequence[int], options: Sequence[list[Choice]]) -> Priced | None:
     """The buffer stretched along one axis after the other, the fastest first, until nothing more is gained."""
     best = _better(problem, choices, None)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(MANY_ROUNDS):
         before = best
         for axis in reversed(storage):
             for option in options[axis]:
@@ -205,7 +196,7 @@ def _better(problem: Problem, choices: Choices, best: Priced | None) -> Priced |
 
 def _options(problem: Problem, axis: int) -> list[Choice]:
     """Cuts of an axis, kept and, if the target allows it, not kept; the thinnest is last."""
-    length, most = problem.shape[axis], min(MAX_CUTS, max(96 // len(problem.shape), 12))
+    length, most = problem.shape[axis], min(MANY_STATIONS, max(96 // len(problem.shape), 12))
     reads = list(dict.fromkeys((*_whole_cuts(problem, axis), *read_cuts(problem, axis, length, most))))
     reads.sort(key=lambda read: -read.largest)
     kept = [choice(problem, axis, read, keep=True) for read in reads]
@@ -230,16 +221,6 @@ def _price(problem: Problem, choices: Choices) -> tuple[int, Pass] | None:
 def _price_all(problem: Problem, buffers: Iterable[Choices]) -> list[tuple[int, Pass]]:
     """The cuts that can be priced."""
     return [priced for buffer in buffers if (priced := _price(problem, buffer)) is not None]
-
-
-def _in_greedy_order(problem: Problem, found: Sequence[tuple[int, Pass]]) -> list[tuple[int, Pass]]:
-    """The buffers that need least, in the order of the greedy path."""
-    tried = []
-    for _, made in sorted(found, key=lambda one: one[0])[:MAX_GREEDY]:
-        other = replace(made, order=greedy_order(made.reads, made.writes))
-        with suppress(Refused):
-            tried.append((needs(problem, other), other))
-    return tried
 
 
 def _by_overlap(problem: Problem, choices: Choices) -> tuple[int, ...]:

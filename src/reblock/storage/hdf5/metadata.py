@@ -111,36 +111,17 @@ def describe_own(dataset: Any, path: str, name: str, size: int) -> tuple[Schema,
 def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: Roots) -> tuple[Schema, Stored]:
     """A dataset's schema and storage from checked facts; `size` is the file's bytes."""
     where = f"{path}::{name}"
-    dtype = checks.check_dtype(facts["dtype"], where=where, kinds=KINDS)
-    shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
-    chunked = facts["chunks"] is not None
-    chunks = facts["chunks"] if chunked else tuple(max(n, 1) for n in shape)
-    chunks = checks.check_chunks(chunks, shape, dtype.itemsize, where=where)
-    pipeline = tuple(_filter(one) for one in facts["pipeline"])
+    schema = schema_of(facts, where)
+    pipeline = _pipeline(facts)
     offset, file = facts["offset"], ""
-    need = prod(shape) * dtype.itemsize
+    need = prod(schema.shape) * schema.dtype.itemsize
     if facts["external"]:
         file, offset, size = _external(facts["external"], path, where, roots)
     if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
         raise CorruptError(f"{where}: {need} bytes at {offset} end beyond the file, which has {size}")
-    axes = facts["axes"]
-    attributes = {str(name): unpack(value) for name, value in facts["attributes"].items()}
-    record, attributes = take_record(attributes, facts["record"])
     misplaced = _SWAPPED if facts["misplaced"] else ""
-    schema = Schema(
-        shape,
-        dtype,
-        chunks,
-        codec=codec_of(pipeline),
-        fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
-        attributes=attributes,
-        axes=None if axes is None else tuple(map(str, axes)),
-        netcdf=bool(facts["netcdf"]),
-        record=record,
-        notes=tuple(map(str, facts["notes"])),
-    )
     return schema, Stored(
-        chunked=chunked,
+        chunked=facts["chunks"] is not None,
         offset=offset,
         pipeline=pipeline,
         direct=bool(facts["exact"]) and is_ours(pipeline) and not misplaced,
@@ -148,8 +129,34 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
         shift=checks.check_integer(facts["shift"], what="the user block", where=where),
         file=file,
         misplaced=misplaced,
-        parts=None if facts["virtual"] is None else read_parts(facts["virtual"], shape, where),
+        parts=None if facts["virtual"] is None else read_parts(facts["virtual"], schema.shape, where),
     )
+
+
+def schema_of(facts: Mapping[str, Any], where: str) -> Schema:
+    """A dataset's schema from checked facts."""
+    dtype = checks.check_dtype(facts["dtype"], where=where, kinds=KINDS)
+    shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
+    chunks = tuple(max(n, 1) for n in shape) if facts["chunks"] is None else facts["chunks"]
+    axes = facts["axes"]
+    attributes = {str(name): unpack(value) for name, value in facts["attributes"].items()}
+    record, attributes = take_record(attributes, facts["record"])
+    return Schema(
+        shape,
+        dtype,
+        checks.check_chunks(chunks, shape, dtype.itemsize, where=where),
+        codec=codec_of(_pipeline(facts)),
+        fill_value=np.asarray(unpack(facts["fill"]), dtype)[()],
+        attributes=attributes,
+        axes=None if axes is None else tuple(map(str, axes)),
+        netcdf=bool(facts["netcdf"]),
+        record=record,
+        notes=tuple(map(str, facts["notes"])),
+    )
+
+
+def _pipeline(facts: Mapping[str, Any]) -> Pipeline:
+    return tuple(_filter(one) for one in facts["pipeline"])
 
 
 def _filter(facts: Mapping[str, Any]) -> Filter:

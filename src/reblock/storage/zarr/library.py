@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from reblock.errors import FormatError, UsageError
@@ -26,10 +28,30 @@ def open_with_zarr_python(where: Location) -> LibraryArray:
                 raise FormatError(f"{where} holds {len(inside)} arrays: add ::NAME")
             inner, found = "/".join(filter(None, [inner, inside[0][0]])), inside[0][1]
         array: Any = found
-
-        def fetch(region: tuple[slice, ...]) -> Any:
-            with zarr.config.set({"async.concurrency": 1, "threading.max_workers": 1}):
-                return array[region]
-
         grid = Grid.of(array.shape, [max(n, 1) for n in array.chunks])
-        return LibraryArray(str(Location(where.path, inner)), "zarr-python", array.dtype, grid, True, fetch)
+        return LibraryArray(str(Location(where.path, inner)), "zarr-python", array.dtype, grid, True, fetching(array))
+
+
+def fetching(array: Any) -> Callable[[tuple[slice, ...]], Any]:
+    """Reads a region of an array of zarr-python, one chunk after the other, so that memory does not add up."""
+    import zarr
+
+    def fetch(region: tuple[slice, ...]) -> Any:
+        one_by_one = {"async.concurrency": 1, "threading.max_workers": 1}
+        # zarr-python 2 has no such settings, and reads one chunk after the other.
+        with zarr.config.set(one_by_one) if hasattr(zarr, "config") else nullcontext():
+            return array[region]
+
+    return fetch
+
+
+def metadata_documents(array: Any) -> Callable[[str], bytes | str]:
+    """The metadata documents of an array of zarr-python, by name; empty if there is none of that name."""
+    metadata = getattr(array, "metadata", None)
+    if metadata is None:  # zarr-python 2: the store is a mapping
+        prefix = f"{array.path}/" if array.path else ""
+        return lambda name: bytes(array.store.get(prefix + name, b""))
+    from zarr.core.buffer import default_buffer_prototype
+
+    documents = metadata.to_buffer_dict(default_buffer_prototype())
+    return lambda name: documents[name].to_bytes() if name in documents else b""

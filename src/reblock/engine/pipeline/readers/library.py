@@ -7,8 +7,6 @@ from functools import partial
 from threading import Lock
 from time import perf_counter
 
-import numpy as np
-
 from reblock.engine.pipeline.readers.fetch import without_scratch
 from reblock.engine.pipeline.readers.opener import Opener
 from reblock.engine.pipeline.readers.protocol import ReadJob
@@ -18,7 +16,7 @@ from reblock.engine.pipeline.scatter import Deliver, Window
 from reblock.engine.report import Times
 from reblock.engine.view import View
 from reblock.geometry import Box
-from reblock.model import Index, Scratch
+from reblock.model import Index, Scratch, fresh
 
 
 class LibraryReading(PythonReading):
@@ -41,8 +39,8 @@ class LibraryReading(PythonReading):
             visit = raw_visit(self._view, index, part, self._full, self._piece_bytes)
             yield partial(self._read_units, visit, window)
 
-    def _load(self, visit: Visit, _: Scratch, times: Times) -> Iterator[Loaded]:
-        boxes = read_boxes(visit)
+    def _load(self, visit: Visit, scratch: Scratch, times: Times) -> Iterator[Loaded]:
+        boxes = read_boxes(visit, scratch)
         while True:
             began = perf_counter()
             with self._serial:
@@ -54,14 +52,15 @@ class LibraryReading(PythonReading):
             yield loaded
 
 
-def read_boxes(visit: Visit) -> Iterator[Loaded]:
-    """The pieces of a visit, read by the store's library."""
+def read_boxes(visit: Visit, scratch: Scratch = fresh) -> Iterator[Loaded]:
+    """The pieces of a visit, read by the store's library into scratch memory: the next piece may replace the last."""
     view, counted = visit.view, False
     for piece in visit.pieces:
         if not piece.wanted.size:
             continue
         box = view.store_box(piece.wanted)
-        out = np.empty(box.shape, view.layout.dtype)
+        size = box.size * view.layout.itemsize
+        out = scratch("decoded", size)[:size].view(view.layout.dtype).reshape(box.shape)
         filled = not view.store.read_box(box, out) and not counted
         # An object that is not stored counts once, not for each of its pieces.
         counted = counted or (filled and piece.offsets is not None)
