@@ -1,7 +1,7 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
 from reblock.engine.compare import ComparedArray, DifferingElement, compare
-from reblock.engine.pipeline.chain import Scratch, execute_plan
+from reblock.engine.pipeline.chain import ScratchArrays, execute_plan
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import load
@@ -14,7 +14,7 @@ __all__ = [
     "DifferingElement",
     "Measured",
     "Report",
-    "Scratch",
+    "ScratchArrays",
     "Times",
     "View",
     "Watch",

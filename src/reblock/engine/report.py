@@ -1,4 +1,4 @@
-"""Report: what a run took, beside what the plan said it would."""
+"""Report: the measured cost of a run, beside the cost that its plan predicted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Times:
     write: float = 0.0
     """Writing objects."""
     wait: float = 0.0
-    """Waiting for memory, while everything that was dispatched was still on its way."""
+    """Waiting for memory until boxes were written."""
 
     def add(self, other: Times) -> None:
         """Count another thread or pass."""
@@ -44,9 +44,9 @@ class Measured:
     """Counters of one pass while it runs."""
 
     source: Traffic = field(default_factory=Traffic)
-    """What was really done to the source."""
+    """Measured traffic at the source."""
     target: Traffic = field(default_factory=Traffic)
-    """What was really done to the target."""
+    """Measured traffic at the target."""
     peak_bytes: int = 0
     """Most bytes allocated at once."""
     held_elements: int = 0
@@ -88,11 +88,11 @@ class Report:
     """Measured cost beside predicted cost."""
 
     plan: Plan
-    """What was carried out."""
+    """The plan that was carried out."""
     predicted: Cost
-    """What the plan said."""
+    """The cost that the plan predicted."""
     measured: Cost
-    """What it took."""
+    """The measured cost."""
     elapsed_seconds: float
     """Wall time of the whole run, preparation and commit included."""
     tasks: int

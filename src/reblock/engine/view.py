@@ -82,7 +82,7 @@ class View:
         return tuple(index[place] + first for place, first in zip(self._places, self._firsts[0], strict=True))
 
     def object_indices(self, indices: Ints) -> list[Index]:
-        """The same for many, one per row."""
+        """The store's own indices of many objects, one per row."""
         return list(map(tuple, (indices[:, list(self._places)] + self._firsts[0]).tolist()))
 
     def unit_indices(self, indices: Ints) -> list[Index]:
@@ -95,13 +95,13 @@ class View:
 
     @cached_property
     def span(self) -> tuple[Index, Index]:
-        """The first object inside the region and how many there are, in the store's axes."""
+        """The first object inside the region and the number of objects along each axis, in the store's axes."""
         counts = self.layout.objects.counts
         return self._firsts[0], tuple(counts[place] for place in self._places)
 
     @cached_property
     def _strides(self) -> Index:
-        """Per axis of the view, how far the numbers of neighbouring objects are apart."""
+        """Per axis of the view, the difference between the numbers of neighbouring objects."""
         strides, step = [1] * len(self.axes), 1
         for place, count in zip(reversed(self._places), reversed(self.span[1]), strict=True):
             strides[place] = step

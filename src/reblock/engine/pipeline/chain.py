@@ -1,4 +1,4 @@
-"""Chains: plans of several passes, through intermediate arrays in scratch."""
+"""Chains: carry out plans of several passes, through intermediate arrays in scratch."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from reblock.engine.watch import Watch
 from reblock.model import Index, Plan, Store
 
 
-class Scratch(Protocol):
-    """Where intermediate arrays live."""
+class ScratchArrays(Protocol):
+    """Makes and removes the intermediate arrays of a plan."""
 
     def make(self, number: int) -> Store:
-        """A fresh, empty intermediate array."""
+        """Make an empty intermediate array, the one that the pass of this number writes."""
 
     def drop(self, number: int) -> None:
-        """Remove one."""
+        """Remove the intermediate array that the pass of this number wrote."""
 
 
 def execute_plan(
     plan: Plan,
     view: View,
     store: Store,
-    scratch: Scratch,
+    scratch: ScratchArrays,
     *,
     watch: Watch | None = None,
 ) -> list[Measured]:
@@ -51,7 +51,7 @@ def _run(
     plan: Plan,
     view: View,
     store: Store,
-    scratch: Scratch,
+    scratch: ScratchArrays,
     measured: list[Measured],
     tasks: Iterable[Index] | None,
     watch: Watch,
