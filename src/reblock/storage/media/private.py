@@ -58,7 +58,7 @@ class PrivateFolder:
                     return None
                 raise _in_the_way(path) from error
             except OSError as error:
-                if error.errno in (errno.ELOOP, errno.EACCES):
+                if error.errno == errno.ELOOP or (error.errno == errno.EACCES and not _is_our_folder(path)):
                     raise _in_the_way(path) from error
                 raise
             try:
@@ -168,6 +168,14 @@ def _keeps_modes(descriptor: int, mode: int) -> bool:
     except OSError:
         return True
     return kept
+
+
+def _is_our_folder(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _in_the_way(path: str) -> UsageError:
