@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 
 import reblock
-from reblock.bench.files import clear, empty, evict_array, remove
+from reblock.bench.files import empty, evict_array
+from reblock.bench.peers.run import clear, remove
 from reblock.bench.peers.workloads import WORKLOADS, Workload
 from reblock.units import format_size
 

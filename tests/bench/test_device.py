@@ -44,7 +44,7 @@ def test_what_is_measured_loads_back(tmp_path: Path) -> None:
         assert set(rates) == {"zstd", "shuffle", "default"}
     assert os.listdir(tmp_path) == []
     assert told[0] == "sequential writes and reads"
-    assert told[-1] == "codec shuffle"
+    assert told[-1] == "a run from many.zarr to b.npy"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zlib", "zstd", "lz4", "blosc", "lzf", "shuffle", "bz2", "lzma"])
@@ -80,7 +80,7 @@ def test_direct_access_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
             bench_device._direct_flag(str(tmp_path))
 
 
-@pytest.mark.parametrize("step", ["_read_rate", "_seeks", "_small_files", "_codec_rates"])
+@pytest.mark.parametrize("step", ["_read_rate", "_seeks", "learn_from_runs", "_codec_rates"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "I/O error")])
 def test_nothing_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException) -> None:
     def fail(*_: object) -> None:

@@ -137,7 +137,7 @@ def test_a_little_more_memory_is_advised_where_it_saves_much() -> None:
         choose(problem)
     least = least_memory(problem)
     tight = choose(replace(problem, memory_bytes=least))
-    assert " instead of 786,432 and 55 min" in tight.advice
+    assert " instead of 786,432 and 28 min" in tight.advice
     assert choose(replace(problem, memory_bytes=int(1.25 * least))).cost.seconds * 10 < tight.cost.seconds
     assert choose(replace(problem, memory_bytes=4 * least)).advice == ""
 

@@ -71,7 +71,7 @@ class Devices:
         if self.subjects is None or len(measured) != len(decision.sweeps) or not measured:
             return
         if not (before and before.crowded(Load.now())):
-            keep([*self.trials, *_learned(self.subjects, decision, measured)])
+            keep([*self.trials, *learned_samples(self.subjects, decision, measured)])
 
 
 def find_device(device: Asked) -> Device:
@@ -205,8 +205,8 @@ def _samples(kind: str, codec: str, rate: float, part: float) -> list[Sample]:
 
 
 # ---------------------------------------------------------------- after a run
-def _learned(subjects: tuple[str, str], decision: Decision, measured: Sequence[Measured]) -> Iterator[Sample]:
-    """Samples of the passes of a run."""
+def learned_samples(subjects: tuple[str, str], decision: Decision, measured: Sequence[Measured]) -> Iterator[Sample]:
+    """What the passes of a run say about the cores, and about the devices of source and target."""
     problem, plan = decision.problem, decision.plan
     first, scratch, last = problem.devices
     devices = [first, *(scratch for _ in plan.scratch), last]

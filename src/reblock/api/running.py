@@ -205,6 +205,7 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
         notes=(*job.notes, *attempt.notes),
         engine=engine_name(),
         times=total_times(measured),
+        passes=tuple(measured),
     )
 
 

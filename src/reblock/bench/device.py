@@ -7,8 +7,8 @@ requests at once are faster, then measures every latency at that depth and multi
     seek_seconds        = depth / (random reads per second with depth threads)
 
 Reads bypass the page cache where the file system supports O_DIRECT; elsewhere pages are dropped first. Writes are timed
-until they are on the device. Memory is touched before it is timed. Codecs are timed through the storage adapters, as
-the engine calls them.
+until they are on the device. Codecs are timed through the storage adapters, as the engine calls them. What a byte, a
+visit and a new object cost in the end, three real runs show (`bench/trial_runs.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from mmap import mmap
 from statistics import median
 from threading import Event
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +34,7 @@ import numpy.typing as npt
 from reblock.api.devices import find_device
 from reblock.bench.files import evict
 from reblock.bench.notify import Notify, silent
+from reblock.bench.trial_runs import learn_from_runs
 from reblock.engine.memory.arena import Arena
 from reblock.errors import DiskError, UsageError
 from reblock.model import PIECE_BYTES, Bytes, Codec, Device, Extent, Flat, Schema, Store
@@ -56,11 +56,11 @@ _FORMATS = ("zarr2", "zarr", "hdf5")
 
 _PAGE = 4096
 _STREAMS = 4
-_FILES = 256
+_FILES = 1024
 _SLICE_SECONDS = 0.3
 _UNIT = (64, 64, 64)
-_BUFFER = (256, 128, 128)
 _FRESH_BYTES = 16 << 20
+_CACHED_BYTES = 64 << 20
 
 
 def measure_device(
@@ -80,23 +80,26 @@ def measure_device(
         notify("random reads")
         depth, seek = _seeks(file, size_bytes, flag)
         os.unlink(file)
-        notify("small files")
-        create, opened = _small_files(os.path.join(folder, "small"), depth)
         notify("memory")
-        memory, fresh = _scatter_rate(), _fresh_rate()
+        fresh = _fresh_rate(file, size_bytes)
         decode, encode = _codec_rates(folder, notify)
-    return Device(
-        name,
-        read_bytes_per_second=_round(read_rate),
-        write_bytes_per_second=_round(write_rate),
-        open_seconds=_round(opened),
-        seek_seconds=_round(seek),
-        create_seconds=_round(create),
-        depth=depth,
-        memory_bytes_per_second=_round(memory),
-        fresh_bytes_per_second=_round(fresh),
-        decode_bytes_per_second=decode,
-        encode_bytes_per_second=encode,
+        base = Device(
+            name,
+            read_bytes_per_second=read_rate,
+            write_bytes_per_second=write_rate,
+            # Opening costs no more than a random read, beside the work of the cores that the runs show.
+            open_seconds=seek,
+            seek_seconds=seek,
+            create_seconds=seek,
+            depth=depth,
+            fresh_bytes_per_second=fresh,
+            decode_bytes_per_second=decode,
+            encode_bytes_per_second=encode,
+        )
+        found = learn_from_runs(folder, size_bytes, _FILES, base, notify)
+    document = found.to_json()
+    return Device.from_json(
+        {key: _round(value) if isinstance(value, float) else value for key, value in document.items()}
     )
 
 
@@ -271,62 +274,13 @@ def _seeks(path: str, size: int, flag: int) -> tuple[int, float]:
     return best, best / rates[best]
 
 
-# ---------------------------------------------------------------- many small files
-def _small_files(folder: str, depth: int) -> tuple[float, float]:
-    """Seconds to create a small file, and to open and read a cold one, with `depth` of them at once."""
-    os.mkdir(folder)
-    paths = [os.path.join(folder, str(number)) for number in range(_FILES)]
-    memory = _buffer(_PAGE)
-
-    def create(mine: Iterable[str]) -> Iterator[int]:
-        for path in mine:
-            with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
-                os.pwrite(descriptor, memory, 0)
-            yield 1
-
-    def visit(mine: Iterable[str]) -> Iterator[int]:
-        for path in mine:
-            with _opened(path, os.O_RDONLY) as descriptor:
-                os.pread(descriptor, _PAGE, 0)
-            yield 1
-
-    shares = [paths[n::depth] for n in range(depth)]
-    began = perf_counter()
-    run_threads([create(share) for share in shares])
-    with _opened(folder, os.O_RDONLY) as descriptor:
-        os.fsync(descriptor)
-    created = perf_counter() - began
-    for path in paths:
-        with _opened(path, os.O_RDONLY) as descriptor:
-            os.fsync(descriptor)
-            evict(descriptor)
-    _, visited = run_threads([visit(share) for share in shares])
-    return created * depth / _FILES, visited * depth / _FILES
-
-
 # ---------------------------------------------------------------- cores
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _scatter_rate() -> float:
-    """Bytes per second of copying units into larger buffers, on all cores."""
-
-    def scatter(unit: npt.NDArray[Any], buffer: npt.NDArray[Any]) -> Iterator[int]:
-        while True:
-            for corner in np.ndindex(*(large // small for large, small in zip(buffer.shape, unit.shape, strict=True))):
-                box = tuple(slice(n * small, (n + 1) * small) for n, small in zip(corner, unit.shape, strict=True))
-                buffer[box] = unit
-                yield unit.nbytes
-
-    # np.full touches the memory: the first touch is slow and is measured by _fresh_rate.
-    jobs = [scatter(_field(), np.full(_BUFFER, 1, np.float32)) for _ in range(_cores())]
-    done, elapsed = run_threads(jobs, _SLICE_SECONDS)
-    return done / elapsed
-
-
-def _fresh_rate() -> float:
-    """Bytes per second of touching fresh memory, on all cores."""
+def _fresh_rate(path: str, size: int) -> float:
+    """Bytes per second of touching fresh memory, the process's own or that of the page cache: the slower of both."""
 
     def touch() -> Iterator[int]:
         while True:
@@ -336,7 +290,13 @@ def _fresh_rate() -> float:
             yield memory.size
 
     done, elapsed = run_threads([touch() for _ in range(_cores())], _SLICE_SECONDS)
-    return done / elapsed
+    pages, memory = min(size, _CACHED_BYTES) // PIECE_BYTES or 1, _buffer(PIECE_BYTES)
+    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        began = perf_counter()
+        cached = sum(os.pwrite(descriptor, memory, number * PIECE_BYTES) for number in range(pages))
+        writing = perf_counter() - began
+    os.unlink(path)
+    return min(done / elapsed, cached / max(writing, 1e-9))
 
 
 def _field() -> npt.NDArray[np.float32]:

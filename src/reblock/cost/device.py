@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reblock.model import Device
 
-_DECODE = {"default": 1.0e9, "gzip": 0.5e9, "zlib": 0.5e9, "bz2": 0.06e9, "lzma": 0.1e9, "lzf": 0.6e9, "blosc": 2.4e9}
-_ENCODE = {"default": 0.4e9, "gzip": 0.12e9, "zlib": 0.12e9, "bz2": 0.03e9, "lzma": 0.01e9, "blosc": 0.6e9}
+_DECODE = {"default": 1.0e9, "gzip": 1.2e9, "zlib": 1.2e9, "bz2": 0.06e9, "lzma": 0.1e9, "lzf": 0.6e9, "blosc": 2.4e9}
+_ENCODE = {"default": 0.4e9, "gzip": 0.2e9, "zlib": 0.2e9, "bz2": 0.03e9, "lzma": 0.01e9, "blosc": 0.6e9}
 
 
 def _preset(name: str, read: float, write: float, opened: float, seek: float, create: float, depth: int) -> Device:

@@ -112,6 +112,8 @@ class Report:
     times: Times = field(default_factory=Times)
     """Where the time went."""
 
+    passes: tuple[Measured, ...] = field(default=(), repr=False)
+    """What was measured of each pass."""
     engine: str = ""
     """What moved the bytes: `compiled`, or `numpy` where the compiled engine cannot be used."""
 

@@ -109,6 +109,8 @@ def device(measured: Device) -> str:
         ("open", f"{format_seconds(measured.open_seconds)} per visit"),
         ("seek", f"{format_seconds(measured.seek_seconds)} per random read"),
         ("create", f"{format_seconds(measured.create_seconds)} per file"),
+        ("visit", f"{format_seconds(measured.visit_seconds)} of work for the cores"),
+        ("make", f"{format_seconds(measured.make_seconds)} of work for the cores per new file"),
         ("depth", f"{format_count(measured.depth)} requests in flight"),
         ("memory", f"{format_size(measured.memory_bytes_per_second)}/s scattered, all cores"),
         ("fresh", f"{format_size(measured.fresh_bytes_per_second)}/s of memory touched for the first time, all cores"),
