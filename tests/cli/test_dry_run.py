@@ -216,7 +216,7 @@ def test_what_is_complete(here: Path, call: Call, monkeypatch: pytest.MonkeyPatc
         assert call(*RUN).exit_code == 0
     before = snapshot(here)
     dry = call(*RUN, "--dry-run")
-    assert "complete already" in dry.stdout
+    assert "already complete" in dry.stdout
     assert snapshot(here) == before
     assert call(*RUN).exit_code == 0
 

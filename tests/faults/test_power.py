@@ -90,7 +90,7 @@ def lose_power(image: Path, source: Path, target: str, flag: int, part: float) -
             found = promised
         else:
             found = report.resumed_boxes
-            assert not any("done again" in note or "made anew" in note for note in report.notes), (report.notes, done)
+            assert not any("done again" in note or "made again" in note for note in report.notes), (report.notes, done)
         assert found >= promised, (found, done)
         expected = np.load(source).view("u4")
         expected = expected.transpose(0, 2, 1) if "transpose" in options else expected

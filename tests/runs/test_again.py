@@ -63,7 +63,7 @@ def test_the_same_job_again_is_done(target: str) -> None:
     again = reblock.repartition("x.npy", target, **{**options, "memory": 8 * MEMORY}, exist_ok=True)
     assert again.write_boxes == 0
     assert again.digest == first.digest
-    assert any("is complete already" in note for note in again.notes)
+    assert any("is already complete" in note for note in again.notes)
 
 
 @pytest.mark.parametrize("target", ["y.zarr", "y.h5", "y/"])
@@ -140,7 +140,7 @@ def test_killed_while_tidying_up(target: str, overwrite: bool) -> None:
             assert subprocess.run([*trace, *inject, *command], check=False, capture_output=True).returncode != 0
             again = subprocess.run(command, check=False, capture_output=True, text=True)
             assert again.returncode == 0, (name, count, again.stderr)
-            assert "is complete already" in again.stdout
+            assert "is already complete" in again.stdout
             assert np.array_equal(reblock.open(target)[...], np.load("x.npy"))
             assert not [entry for entry in os.listdir() if entry.startswith(".")]
             killed += 1

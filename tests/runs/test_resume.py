@@ -89,7 +89,7 @@ def test_every_format_goes_on(target: str, digest: bool) -> None:
     report = finish(target, digest=digest, **options)
     assert report.resumed_boxes == found.finished_boxes
     assert report.write_boxes + report.resumed_boxes == found.boxes
-    assert not any("done again" in note or "made anew" in note for note in report.notes)
+    assert not any("done again" in note or "made again" in note for note in report.notes)
     assert (report.digest is not None) == digest
     assert reblock.status(target) is None
 
@@ -209,7 +209,7 @@ def test_a_box_that_was_spoiled_is_done_again(target: str) -> None:
         data[place] ^= 0x10
     file.write_bytes(data)
     report = finish(target, **options)
-    assert any("done again" in note or "made anew" in note for note in report.notes)
+    assert any("done again" in note or "made again" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("target", ["y.npy", "y/", "y.zarr", "y.h5", "z.h5"])
@@ -220,7 +220,7 @@ def test_an_array_that_is_gone_is_made_anew(target: str) -> None:
     os.rename(path, path.with_name("array.elsewhere"))
     report = finish(target, **options)
     assert report.resumed_boxes == 0
-    assert any("made anew" in note for note in report.notes)
+    assert any("made again" in note for note in report.notes)
 
 
 def test_missing_chunks_of_the_unfinished_target_are_not_taken_as_fill() -> None:

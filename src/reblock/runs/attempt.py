@@ -1,10 +1,10 @@
-"""Attempt: one run on one target, under a lock, with a journal, going on where an earlier one stopped.
+"""Attempt: one run on one target, under a lock, with a journal, continuing where an earlier one stopped.
 
 ::
 
-    lock → journal there?  no: begin one                      same problem: trust what is finished
-                           another problem: refuse            published already: only tidy up
-         → room on the disk? → create or reopen → execute → commit → line "complete" → publish → remove staging
+    lock → journal exists?  no: begin one                     same problem: trust what is finished
+                            another problem: refuse           already published: only clean up
+         → enough free space? → create or reopen → execute → commit → line "complete" → publish → remove staging
 """
 
 from __future__ import annotations
@@ -48,50 +48,50 @@ from reblock.runs.staging import Staging, check_folder
 from reblock.runs.unfinished import finished_part, remove_listed_scratch
 from reblock.storage.location import Location
 
-#: A hundredth of an array may wait to be made durable, however little memory there is.
+#: A hundredth of an array may wait to be made durable, however small the memory budget is.
 _PARTS = 100
 
 
 @dataclass
 class Attempt:
-    """What one run needs, and what comes of it."""
+    """The inputs of one run, and its results."""
 
     source: View
-    """The source, chunks whole."""
+    """The source, with whole chunks as units."""
     target: Location
-    """Where the result goes."""
+    """The target."""
     format: Format
     """The target's format."""
     schema: Schema
-    """What the target will be."""
+    """The target's schema."""
     plan: Plan
-    """How; that of an earlier attempt, where there is one."""
+    """The plan; that of an earlier attempt, if there is one."""
     problem: Problem
-    """What the plan solves."""
+    """The problem that the plan solves."""
     staging: Staging
-    """Where it is built; locked."""
+    """The locked folder in which the target is built."""
     scratch: str | None
     """Folder for intermediate arrays; None = in the staging folder."""
     digest: bool
-    """Whether to take digest sums."""
+    """Whether to compute digest sums."""
     cancelled: Callable[[], bool]
     """Whether to stop."""
     meter: Meter | None = None
-    """Counts how far the run is."""
+    """Counts progress."""
     exist_ok: bool = False
-    """Whether a target that the same job has made before is as good as a new one."""
+    """Whether a target that the same job has already made is accepted."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked for, so that the run can go on without being asked again."""
+    """The caller's request, so that `resume` needs no options."""
     measured: list[Measured] = field(default_factory=list)
-    """What each pass took."""
+    """The measurements of each pass."""
     resumed: int = 0
-    """Write boxes that were found finished."""
+    """Write boxes that were already finished."""
     is_done: bool = False
-    """Whether another run had done it all."""
+    """Whether an earlier run had done everything."""
     sums: str | None = None
     """Digest of the whole array."""
     notes: list[str] = field(default_factory=list)
-    """Things worth knowing."""
+    """Notes for the report."""
 
     def __post_init__(self) -> None:
         self._failed = 0
@@ -101,12 +101,12 @@ class Attempt:
 
     @property
     def _scratch(self) -> str:
-        """Where intermediate arrays are, as they have to be opened while the lock is held."""
+        """The path by which intermediate arrays must be opened while the lock is held."""
         return self._kept_scratch or self.staging.scratch
 
     @cached_property
     def _source(self) -> Source:
-        """All its files are looked at: not before that is needed."""
+        """Created on first use, because it checks all files."""
         return Source(self.source, self.cancelled)
 
     @cached_property
@@ -118,7 +118,7 @@ class Attempt:
         return job_of(self._problem)
 
     def find_plan(self) -> Plan | None:
-        """The plan of an unfinished run of the same problem, found without its lock; None where there is none."""
+        """The plan of an unfinished run of the same problem, found without its lock, or None."""
         if not self.staging.is_there:
             return None
         with self.staging.looking() as journal:
@@ -130,15 +130,12 @@ class Attempt:
         document = journal.header["plan"]
         divided = isinstance(document, dict) and document.get("divided") is True
         parts = self.source.in_parts() if divided else None
-        problem = replace(
-            self.problem,
-            source=(parts or self.source).layout,
-            target=self.format.layout(self.schema),
-        )
+        layout = (parts or self.source).layout
+        problem = replace(self.problem, source=layout, target=self.format.layout(self.schema))
         return stored_plan(document, problem, self.target.path)
 
     def look(self) -> list[str]:
-        """What `run` would begin with, for people; raises what it would raise, and touches nothing."""
+        """Notes on how `run` would begin; raises what it would raise, and touches nothing."""
         self.staging.look()
         boxes = done = 0
         if self.is_made():
@@ -146,7 +143,7 @@ class Attempt:
         with self.staging.looking() as journal:
             if journal is not None and self._is_left(journal):
                 if self._is_published(journal):
-                    return [f"{self.target} is complete already: a run would only remove what is left of the last one"]
+                    return [f"{self.target} is already complete: a run would only remove leftovers of the last one"]
                 boxes, done = finished_part(journal)
         self._check_place()
         notes = self._check_room(done, resumed=boxes > 0)
@@ -156,12 +153,12 @@ class Attempt:
         return notes
 
     def run(self) -> None:
-        """Make the target, or go on making it."""
+        """Make the target, or continue making it."""
         journal = self._find()
         if journal is not None:
             self._follow(journal)
         if journal is not None and self._is_published(journal):
-            self._take_over((journal.complete() or {}).get("digest"), "a run before had only to tidy up")
+            self._take_over((journal.complete() or {}).get("digest"), "an earlier run only had to clean up")
         else:
             self.staging.restore()
             if not self.is_made():
@@ -170,11 +167,11 @@ class Attempt:
         self._remove_scratch()
         self.staging.remove(finished=True)
         if self.staging.left:
-            self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and is left where it is")
+            self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and was not removed")
 
     # ---------------------------------------------------------------- what is there
     def is_made(self) -> bool:
-        """Whether the target is there and the same job has made it, where that will do; else nothing is replaced."""
+        """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
         if self.is_done or not self.exist_ok or not os.path.lexists(self.staging.target):
             return self.is_done
         try:
@@ -196,11 +193,11 @@ class Attempt:
         )
 
     def _take_over(self, sums: str | None, why: str) -> None:
-        """All is done."""
+        """Report that everything is done."""
         self.is_done = True
         self.measured = [Measured() for _ in self.plan.passes]
         self.resumed, self.sums = sum(sweep.writes.count for sweep in self.plan.passes), sums
-        self.notes.append(f"{self.target} is complete already: {why}")
+        self.notes.append(f"{self.target} is already complete: {why}")
 
     def _find(self) -> Journal | None:
         """The journal of an earlier attempt at the same problem."""
@@ -220,7 +217,7 @@ class Attempt:
         return None
 
     def _follow(self, journal: Journal) -> None:
-        """Go on as the journal's run began: with its plan, its scratch folder and its digests."""
+        """Continue as the journal's run began: with its plan, its scratch folder and its digests."""
         if self._stored_plan(journal) != self.plan:
             raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
         began = journal.header["scratch"]
@@ -230,24 +227,24 @@ class Attempt:
                 where = "beside the target" if began is None else f"in {os.path.dirname(began)}"
                 raise UnfinishedError(
                     f"the unfinished run on {self.target.path} keeps its scratch {where}, not in {here}: "
-                    f"{command('resume', self.target.path)} goes on with it, "
-                    f"{command('clean', self.target.path)} gives up"
+                    f"{command('resume', self.target.path)} continues it, "
+                    f"{command('clean', self.target.path)} discards it"
                 )
         self._kept_scratch = began
         if self.digest != journal.header["digest"]:
             self.digest = bool(journal.header["digest"])
             how = "with" if self.digest else "without"
-            self.notes.append(f"the run goes on {how} a digest, as it began")
+            self.notes.append(f"the run continues {how} a digest, as it began")
 
     def _is_left(self, journal: Journal) -> bool:
-        """The same for one that somebody has found who may not remove it."""
+        """The same without the lock: nothing may be removed."""
         if os.path.lexists(self.staging.journal):
             return self._is_ours(journal)
-        # A run that was finished left it.
+        # A finished run left it.
         return journal.header["problem"] == self._problem and self._is_published(journal)
 
     def _is_ours(self, journal: Journal) -> bool:
-        """Whether a journal is one of this problem; False where it is of no use any more, an error where it may be."""
+        """Whether a journal belongs to this problem; False if it is useless, an error if it may still be needed."""
         before = journal.header["problem"]
         if before == self._problem:
             return True
@@ -280,13 +277,13 @@ class Attempt:
 
     # ---------------------------------------------------------------- what must be there
     def _check_place(self) -> None:
-        """Whether the target, and scratch folders, may be made at all."""
+        """Raise if the target or the scratch folder cannot be made."""
         self.staging.check()
         if self.plan.scratch and self._kept_scratch is not None:
             check_folder(os.path.dirname(self._kept_scratch), "the scratch folder")
 
     def _check_room(self, done: int, *, resumed: bool) -> list[str]:
-        """Whether there is room for what is still to be written; so many bytes of the target are."""
+        """Check the free space for what is still to be written; `done` bytes of the target are finished."""
         foreseen = foresee(self.format, self.target, self.schema)
         layout = self.format.layout(self.schema)
         needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.reach, done=done)]
@@ -295,7 +292,7 @@ class Attempt:
             counts = [layout.objects.count for layout in self.plan.scratch]
             places = self.plan.along("", folder, self.staging.parent)[1:-1]
             files = {place: max(n for n, at in zip(counts, places, strict=True) if at == place) for place in places}
-            # Arrays in the target's space take bytes that are counted for the target.
+            # The bytes of arrays in the target's space are already counted for the target.
             needs += [
                 Need(place, scratch_bytes(self.plan) if place == folder else 0, n, certain=True)
                 for place, n in files.items()
@@ -319,7 +316,7 @@ class Attempt:
         return self.staging.begin_journal(header)
 
     def _remove_scratch(self) -> None:
-        """Remove the intermediate arrays that are kept elsewhere; those in the staging folder go with it."""
+        """Remove the intermediate arrays outside the staging folder; the others are removed with it."""
         if self._kept_scratch is not None and self.plan.scratch:
             remove_kept(self._kept_scratch)
 
@@ -343,7 +340,7 @@ class Attempt:
                 try:
                     self._execute(journal, ledger, store, scratch)
                 except BaseException:
-                    # What is finished is kept; if that fails too, the first error says why.
+                    # Keep what is finished; if that fails too, the first error is reported.
                     with suppress(ReblockError):
                         ledger.flush()
                     with suppress(ReblockError):
@@ -354,14 +351,14 @@ class Attempt:
             self.staging.publish()
 
     def _check(self) -> None:
-        """The source is what it was, and nobody has moved the folders that we write in."""
+        """Raise if the source has changed, or if the folders that we write in were moved."""
         self._source.check()
         self.staging.check_place()
         if self._between is not None:
             self._between.check_place()
 
     def _open(self, journal: Journal, ledger: GroupCommit) -> Store:
-        """The array that is being built: gone on with, or begun."""
+        """The array that is being built: reopened or new."""
         last, path = len(self.plan.passes) - 1, self.staging.path
         sweep = self.plan.passes[last]
         store: Store | None = None
@@ -369,7 +366,7 @@ class Attempt:
             try:
                 store = self.format.reopen(path, self.target.inner, self.schema)
             except StorageError as error:
-                self.notes.append(f"what was finished could not be opened and was made anew: {error}")
+                self.notes.append(f"the finished part could not be opened and was made again: {error}")
                 ledger.note(forget=[last])
         if store is None:
             self.staging.clear_array()
@@ -384,7 +381,7 @@ class Attempt:
     def _execute(self, journal: Journal, ledger: GroupCommit, store: Store, scratch: KeptScratch) -> None:
         self._failed += trust_scratch(self.plan, journal, scratch, ledger, self.cancelled)
         if self._failed:
-            self.notes.append(f"{self._failed} write boxes were not as they had been finished, and were done again")
+            self.notes.append(f"{self._failed} write boxes had changed since they were finished, and were done again")
         last = len(self.plan.passes) - 1
         self.resumed = sum(len(ledger.finished(number)) for number in range(last + 1))
         whole, count = store.layout.nbytes, self.plan.passes[last].writes.count
@@ -396,10 +393,10 @@ class Attempt:
         self.measured = execute_plan(self.plan, self.source.as_planned(self.plan), store, scratch, watch=watch)
         began = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:
-            # All has been read. What was written of it becomes durable meanwhile.
+            # All reads are done. The last writes become durable meanwhile.
             now = aside.submit(self._source.look_again, journal)
             ledger.flush()
-        # A pass is over when what it wrote is on the medium.
+        # A pass ends when its output is durable.
         self.measured[-1].seconds += perf_counter() - began
         read = (self.plan.passes[last], last, store.layout, self.plan.memory_bytes)
         self.notes += self._source.settle(now.result(), journal, *read, self.cancelled)
@@ -408,7 +405,7 @@ class Attempt:
         store.commit(Record(digest=self.sums, job=self._job))
 
     def _parts(self, ledger: GroupCommit) -> list[float]:
-        """Which part of each pass is finished; passes that take turns are as far as the last one."""
+        """The finished share of each pass; interleaved passes are as far as the last one."""
         size = max(prod(self.plan.shape), 1)
         done = []
         for number, sweep in enumerate(self.plan.passes):
@@ -419,7 +416,7 @@ class Attempt:
     # ---------------------------------------------------------------- what goes wrong
     @contextmanager
     def _kept(self, ledger: GroupCommit) -> Iterator[None]:
-        """Whatever ends the run: what is finished stays and says how to go on; of nothing, nothing stays."""
+        """On any error, keep what is finished and say how to continue; if nothing is finished, keep nothing."""
         try:
             yield
         except BaseException as error:
@@ -434,9 +431,9 @@ class Attempt:
                     self._remove_scratch()
                 raise
             again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
-            advice = f"{again}the same command resumes, {command('clean', self.target.path)} gives up"
+            advice = f"{again}the same command resumes, {command('clean', self.target.path)} discards the run"
             if isinstance(error, UnevenError):
-                # To go on as before would end here again.
+                # Resuming would end here again.
                 raise
             if isinstance(error, ReblockError):
                 error.add(advice)
