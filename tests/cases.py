@@ -14,10 +14,11 @@ import numpy as np
 from reblock.cost import PRESETS
 from reblock.cost.estimate import estimate_passes
 from reblock.cost.memory import buffer_bytes, least_box_bytes
-from reblock.engine import View, execute_in_order, load
+from reblock.engine import View, execute_in_order, execute_plan, load
 from reblock.geometry import Box, Grid
 from reblock.model import Plan, Problem, Schema, Store
 from reblock.planner import choose
+from reblock.runs.scratch import ScratchFolder
 from reblock.storage import registry
 from reblock.storage.media.memory import MEMORY
 from reblock.storage.media.registry import medium_of
@@ -72,6 +73,20 @@ def check_pass(plan: Plan, problem: Problem, view: View, target: Store, wanted: 
     assert max(measured.peak_bytes, least_box_bytes(target.layout)) == buffer_bytes(sweep, target.layout)
     assert measured.write_boxes == sweep.writes.count
     check_written_once(sink)
+    target.commit()
+    assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
+
+
+def check_run(plan: Plan, problem: Problem, view: View, target: Store, wanted: np.ndarray, folder: Path) -> None:
+    """The threaded engine moves what was predicted of every pass, within the memory that was predicted."""
+    with ScratchFolder(plan, str(folder)) as scratch:
+        measured = execute_plan(plan, view, target, scratch)
+    predicted = estimate_passes(plan, problem)
+    for number, (seen, said) in enumerate(zip(measured, predicted, strict=True)):
+        assert (seen.source, seen.target) == (said.source, said.target), number
+        assert seen.peak_bytes <= said.peak_bytes, number
+        assert seen.tasks == plan.passes[number].tasks.count, number
+        assert seen.write_boxes == plan.passes[number].writes.count, number
     target.commit()
     assert np.array_equal(load(View.whole(target), Box.whole(wanted.shape)), wanted)
 

@@ -16,6 +16,8 @@ irregular and periodic axes, crops and padded ends, raw, encoded and sharded lay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -25,7 +27,7 @@ from hypothesis import strategies as st
 from reblock.cost import PRESETS
 from reblock.errors import Refused
 from reblock.geometry import Axis, Box, Grid
-from reblock.model import Access, Layout, Pass, Problem
+from reblock.model import Access, Layout, Pass, Plan, Problem
 from reblock.passes.family import sweep
 from reblock.testing.arrays import orders
 
@@ -185,6 +187,31 @@ def passes(draw: st.DrawFn, problem: Problem) -> Pass:
         return sweep(problem.source, problem.target, problem.device, read=read, write=write, tasks=tasks, order=order)
     except Refused as error:  # a bug: everything above is allowed
         raise AssertionError(f"{problem} refuses R={read} W={write} T={tasks}: {error}") from error
+
+
+@st.composite
+def plans(draw: st.DrawFn, problem: Problem, *, max_passes: int = 3) -> Plan:
+    """Plans that solve a problem in one pass or through raw arrays, some of them task by task; the budget is ignored.
+
+    Passes that run task by task share tasks that cut no object of any array.
+    """
+    shape, blocks = problem.shape, problem.target.objects.clipped()
+    count = draw(st.integers(1, max_passes))
+    tasks = draw(_joined(blocks)) if count > 1 and draw(st.booleans()) else None
+    grids_between = [draw(grids(shape)) for _ in range(count - 1)]
+    scratch = tuple(
+        Layout.raw(problem.source.dtype, grid if tasks is None else grid.refine(tasks), draw(orders(len(shape))))
+        for grid in grids_between
+    )
+    made = []
+    for source, target in pairwise((problem.source, *scratch, problem.target)):
+        leg = replace(problem, source=source, target=target)
+        one = draw(passes(leg))
+        if tasks is not None:
+            write = target.objects.clipped()
+            one = sweep(source, target, problem.device, read=one.read, write=write, tasks=tasks, order=one.order)
+        made.append(one)
+    return Plan("random", shape, tuple(made), scratch, interleaved=tasks is not None)
 
 
 @st.composite

@@ -178,8 +178,11 @@ def _in_place(stage: Stage, unit_bytes: int, *, first: bool) -> int | None:
 
 def _encoding_state(stage: Stage, unit_bytes: int, *, in_place: bool) -> int:  # noqa: ARG001 - the same
     level = min(max(stage.get("level", 5), 1), 9)
-    taken = _ZSTD_MIB[level - 1] if stage.get("cname") == "zstd" else _MIB
-    return min(taken << 20, 3 * unit_bytes // 2)
+    if stage.get("cname") != "zstd":
+        return min(_MIB << 20, 3 * unit_bytes // 2)
+    # High levels search a small block in tables that are much larger than the block.
+    most = 20 * unit_bytes if level >= 6 else 3 * unit_bytes // 2
+    return min(_ZSTD_MIB[level - 1] << 20, most)
 
 
 CODEC = RegisteredCodec(

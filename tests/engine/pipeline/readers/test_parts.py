@@ -199,5 +199,5 @@ def test_parts_fit_where_chunks_do_not(tmp_path: Path) -> None:
     stored(tmp_path / "other.zarr", data, chunks=(64, 64, 128), block=1 << 16)
     source = divided(path)
     shutil.copy(tmp_path / "other.zarr/c/0/0/0", path / "c/0/0/0")
-    with pytest.raises(UnevenError, match=r"blocks of 65,536 bytes.*; with more memory chunks are read whole$"):
+    with pytest.raises(UnevenError, match=r"blocks of 65,536 bytes.*; with more memory, chunks are read whole$"):
         reblock.repartition(source, tmp_path / "z.zarr", chunks=(8, 64, 128), memory="1MiB", codec="none")
