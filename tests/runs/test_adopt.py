@@ -119,7 +119,7 @@ def test_a_run_goes_on_with_or_without_a_digest_as_it_began() -> None:
     job = reblock.plan("x.npy", "y.zarr", chunks="8,8,8", memory=MEMORY)
     report = reblock.run(job, digest=False)
     assert report.digest is not None
-    assert any("goes on with a digest" in note for note in report.notes)
+    assert any("continues with a digest" in note for note in report.notes)
 
 
 def test_resume_plans_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
