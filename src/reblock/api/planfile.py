@@ -24,7 +24,7 @@ from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.planning import planned_job
 from reblock.api.recall import recalled
-from reblock.errors import DiskError, FormatError, InfeasibleError, UsageError, option
+from reblock.errors import DiskError, FormatError, InfeasibleError, UsageError
 from reblock.geometry.values import integer, members
 from reblock.model import Layout, Plan
 from reblock.storage.checks import parse_json
@@ -100,7 +100,7 @@ def load_plan(
     except FormatError as error:
         raise UsageError(str(error)) from error
     except (UsageError, InfeasibleError) as error:
-        raise UsageError(f"{option('plan', where)}: {error}") from error
+        raise UsageError(f"the plan in {where} cannot be used: {error}") from error
 
 
 def _request(value: Any) -> Request:
