@@ -20,6 +20,7 @@ _SPELLED = {
     "to_format": "--to",
     "as_json": "--json",
     "everything": "--all",
+    "plan_file": "--plan",
 }
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
