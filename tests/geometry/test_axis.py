@@ -126,6 +126,35 @@ def test_few_cuts_have_one_form(two: tuple[Axis, Axis]) -> None:
     assert made == Axis.of(oracle.lengths(made)) == Axis.from_json(made.to_json(), made.length)
 
 
+parts = st.lists(st.integers(1, 3), max_size=4).map(tuple)
+
+
+@given(parts, parts, st.integers(0, 200), parts, st.data())
+def test_equal_blocks_have_one_form(
+    head: tuple[int, ...], pattern: tuple[int, ...], repeats: int, tail: tuple[int, ...], data: st.DataObject
+) -> None:
+    """The same blocks with some turns of the pattern in head and tail, or begun at another place."""
+    axis = Axis(head, pattern, repeats if pattern else 0, tail, 1, 2)
+    before = data.draw(st.integers(0, max(axis.repeats - 1, 0)))
+    after = data.draw(st.integers(0, max(axis.repeats - 1 - before, 0)))
+    left = axis.repeats - before - after
+    phase = data.draw(st.integers(0, len(pattern))) if left > 1 else 0
+    moved = Axis(
+        head + pattern * before + pattern[:phase],
+        pattern[phase:] + pattern[:phase],
+        left - (phase > 0),
+        (pattern[phase:] if phase else ()) + pattern * after + tail,
+        1,
+        2,
+    )
+    assert moved.lengths() == axis.lengths()
+    assert moved.canonical() == axis.canonical()
+    assert moved.to_json() == axis.to_json()
+    again = Axis.from_json(axis.to_json(), axis.length)
+    assert again == axis.canonical().clipped()
+    assert again.to_json() == axis.to_json()
+
+
 @pytest.mark.parametrize(("length", "chunk"), [(10, 3), (9, 3), (2, 3), (3, 3), (1, 1), (0, 3), (7, 100)])
 @pytest.mark.parametrize("padded", [False, True])
 def test_regular(length: int, chunk: int, padded: bool) -> None:

@@ -15,13 +15,16 @@ from math import prod
 import numpy as np
 import pytest
 
-from reblock.cost import PRESETS
+from reblock.cost import PRESETS, estimate
 from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.geometry import Grid
 from reblock.geometry.axis import MAX_LENGTH
 from reblock.model import Layout, Problem
-from reblock.planner import OBJECTIVES, choose
+from reblock.planner import OBJECTIVES, choose, effort
+from reblock.planner.effort import Effort
+from reblock.planner.search import search
 from reblock.planner.thrift import least_memory
+from reblock.strategies import strategies
 
 EXAMPLES = int(os.environ.get("REBLOCK_EXAMPLES", "40"))
 MOST_SECONDS = 3.0
@@ -102,6 +105,62 @@ def test_no_plan_and_no_refusal_takes_long(part: int) -> None:
         if seconds > MOST_SECONDS:
             slow.append((seed, objective, seconds))
     assert not slow
+
+
+def cubes(memory: int, device: str = "nvme") -> Problem:
+    """A problem with many candidates."""
+    shape = (1680, 1680, 1680)
+    layouts = (Layout.raw("u2", Grid.of(shape, cut)) for cut in ((84, 140, 120), (105, 96, 80)))
+    return Problem(*layouts, memory, PRESETS[device])
+
+
+def test_effort_is_sized_for_the_run() -> None:
+    per_second, most = effort.CANDIDATES_PER_SECOND, effort.MAX_CANDIDATES
+    assert [Effort.for_run(seconds).left for seconds in (0.0, 2.0, 10.0)] == [
+        per_second // 10,
+        per_second // 10,
+        per_second // 2,
+    ]
+    assert Effort.for_run(1e9).left == Effort.for_run().left == most
+
+
+def test_a_search_prices_no_more_than_its_effort() -> None:
+    (problem, objective), seconds = random_problem(263), []
+    key = OBJECTIVES[objective]
+    for candidates in (500, 16_000):
+        limit = Effort(candidates)
+        plan, _ = search(problem, key, effort=limit)
+        seconds.append(estimate(plan, problem).seconds)
+        # What is begun is finished: the points of an axis, and the orders of one pass.
+        assert (candidates < 16_000) == (candidates <= candidates - limit.left < candidates + 100)
+        assert search(problem, key, effort=Effort(candidates))[0] == plan
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[-1] < 0.95 * seconds[0]
+
+
+@pytest.mark.parametrize("objective", ["time", "seeks"])
+def test_the_strategies_of_the_papers_are_priced_without_any_effort(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = cubes(64 << 20)
+    before = choose(problem, objective=objective)
+    monkeypatch.setattr(effort, "CANDIDATES_PER_SECOND", 0)
+    decision = choose(problem, objective=objective)
+    priced = {a.strategy for a in decision.proposals}
+    assert priced | set(decision.skipped) == {"search", *strategies()}
+    assert all(strategies()[name].least_seconds for name in decision.skipped)
+    key = OBJECTIVES[objective]
+    assert all(key(decision.cost) <= key(a.cost) for a in decision.alternatives if a.cost)
+    assert key(before.cost) <= key(decision.cost)
+
+
+def test_a_slower_device_is_worth_a_longer_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    sized = []
+    monkeypatch.setattr(Effort, "for_run", classmethod(lambda cls, seconds: sized.append(seconds) or cls()))
+    for device in ("nvme", "hdd"):
+        best = choose(cubes(64 << 20, device))
+        assert best.cost.seconds <= sized[-1] < 3 * best.cost.seconds
+    assert sized[0] < sized[1]
 
 
 def test_a_refusal_that_took_20_seconds() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import check_run, fill, make
 from reblock.cost import PRESETS, estimate
 from reblock.cost.estimate import estimate_passes
-from reblock.errors import InfeasibleError
+from reblock.engine import View
+from reblock.errors import InfeasibleError, UsageError
 from reblock.geometry import Grid
 from reblock.model import PIECE_BYTES, Access, Layout, Plan, Problem
 from reblock.model.accounting import with_records
@@ -122,3 +126,24 @@ def test_parts_of_chunks_are_noted() -> None:
     problem = Problem(whole, raw((8, 8)), 1 << 20, PRESETS["nvme"])
     assert not choose(problem).plan.divided
     assert choose(replace(problem, source=divided)).plan.divided
+
+
+@pytest.mark.parametrize("strategy", ["multiple", "clustered"])
+def test_pieces_shrink_where_memory_is_short(strategy: str, tmp_path: Path) -> None:
+    """A file in one block is read in pieces that fit beside the write boxes, and every count is as predicted."""
+    array = np.arange(40 * 200 * 200, dtype="u2").reshape(40, 200, 200)
+    source = make(tmp_path, "source", "rawblocks", array.shape, array.shape)
+    fill(source, array)
+    target = make(tmp_path, "target", "rawblocks", array.shape, (10, 50, 50))
+    problem = Problem(source.layout, target.layout, 1 << 20, PRESETS["nvme"])
+    plan = choose(problem, strategy=strategy).plan
+    how = plan.passes[0].execution
+    assert how
+    assert how.piece_bytes < PIECE_BYTES
+    assert how.piece_bytes <= how.flight_bytes
+    assert how.memory_bytes <= problem.memory_bytes
+    assert how.memory_bytes > 0.9 * problem.memory_bytes
+    check_run(plan, problem, View.whole(source), target, array, tmp_path)
+    spoiled = replace(plan.passes[0], execution=replace(how, piece_bytes=PIECE_BYTES))
+    with pytest.raises(UsageError, match="units in flight need"):
+        check(replace(plan, passes=(spoiled,)), problem)

@@ -77,6 +77,19 @@ def test_twice_the_memory_makes_up_for_units_in_flight(megabytes):
     assert estimate(propose(allocated), allocated).seeks <= estimate(propose(held), held).seeks
 
 
+def test_a_large_file_is_split_two_blocks_at_a_time_under_4_mib():
+    """Two blocks leave 190 KiB, enough for small pieces: as many seeks as by the papers' count of memory."""
+    shape = (400,) * 3
+    layouts = [Layout.raw("u2", Grid.of(shape, chunks)) for chunks in (shape, (100,) * 3)]
+    for held in (False, True):
+        problem = Problem(*layouts, 4 << 20, PRESETS["nvme"], held=held)
+        plan = propose(problem)
+        cost = estimate(plan, problem)
+        assert cost.seeks == 320_096
+        assert plan.passes[0].read == Grid.of(shape, (100, 100, 200))
+        assert held or cost.peak_bytes <= problem.memory_bytes
+
+
 def test_blocks_that_divide_nothing():
     problem = raw((17, 19), (17, 19), ((3, 5, 4, 5), 7), 5 * 19)
     (made,) = propose(problem).passes

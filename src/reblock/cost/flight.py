@@ -19,6 +19,9 @@ from reblock.model.accounting import visit_shape
 
 #: Reading less than this at a time saves no memory worth having.
 SMALL_PIECE_BYTES = 1 << 12
+#: Where memory is short, raw objects are read in pieces of fewer bytes than usual, but at least this many, and of a
+#: visit at most this many pieces: there is a record of each.
+LEAST_PIECE_BYTES, MAX_PIECES = 32 << 10, 128
 
 #: A reader requests several raw units of these sizes in one call, TOGETHER_BYTES of them: smaller units come through
 #: the page cache, and larger ones keep a device busy one by one.
@@ -30,16 +33,25 @@ FEW_IN_FLIGHT = 8
 ENCODED_BYTES = 96 << 20
 
 
-def flight_bytes(sweep: Pass, source: Layout, target: Layout, depth: int = 1, coders: int = 1) -> int:
+def flight_bytes(
+    sweep: Pass, source: Layout, target: Layout, depth: int = 1, coders: int = 1, piece_bytes: int = PIECE_BYTES
+) -> int:
     """Memory beside the write buffers where `depth` requests are to be in flight."""
-    return units_bytes(sweep, source, target, units_in_flight(sweep, source, depth, coders), coders)
+    return units_bytes(sweep, source, target, units_in_flight(sweep, source, depth, coders), coders, piece_bytes)
 
 
-def units_bytes(sweep: Pass, source: Layout, target: Layout, units: int, coders: int) -> int:
+def least_flight_bytes(sweep: Pass, source: Layout, target: Layout) -> int:
+    """Memory beside the write buffers at the least: for one unit, or a small piece of a raw one."""
+    return flight_bytes(sweep, source, target, piece_bytes=least_piece_bytes(visit_bytes(sweep, source), source))
+
+
+def units_bytes(
+    sweep: Pass, source: Layout, target: Layout, units: int, coders: int, piece_bytes: int = PIECE_BYTES
+) -> int:
     """Memory beside the write buffers for a number of units in flight."""
     decoders, encoders = min(coders, units), min(coders, target.objects.count)
     coding = decoders * source.decoding_bytes * source.encoded + encoders * target.encoding_bytes
-    return _reading_bytes(sweep, source, units) + coding
+    return _reading_bytes(sweep, source, units, piece_bytes) + coding
 
 
 def units_in_flight(sweep: Pass, source: Layout, depth: int, coders: int) -> int:
@@ -72,21 +84,31 @@ def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
     return depth
 
 
-def _reading_bytes(sweep: Pass, source: Layout, units: int) -> int:
+def _reading_bytes(sweep: Pass, source: Layout, units: int, piece_bytes: int) -> int:
     """Memory that reading a number of units takes."""
     if source.encoded:
         return sum(source.largest_stored_bytes(units)) + units * source.unit_bytes
     if source.indexed:
         return units * source.unit_bytes
-    visit = source.objects.largest_stored
-    if sweep.read_access is Access.RUNS:
-        visit = visit_shape(sweep, source)
-    return int(units * piece_bytes(prod(visit), source))
+    return int(units * read_bytes(visit_bytes(sweep, source), source, piece_bytes))
 
 
-def piece_bytes(visit: Any, source: Layout) -> Any:
-    """Bytes of the pieces in which raw elements are read: those of a visit, within the limits of a piece."""
-    least = min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize)
-    size = visit * source.itemsize
+def visit_bytes(sweep: Pass, source: Layout) -> int:
+    """Bytes of the largest part of a raw object that one visit reads."""
+    shape = visit_shape(sweep, source) if sweep.read_access is Access.RUNS else source.objects.largest_stored
+    return prod(shape) * source.itemsize
+
+
+def read_bytes(visit: Any, source: Layout, piece_bytes: Any = PIECE_BYTES) -> Any:
+    """Bytes of the pieces in which visits of a size in bytes are read: at least a page, at most `piece_bytes`."""
+    return _clip(visit, min(SMALL_PIECE_BYTES, prod(source.objects.largest) * source.itemsize), piece_bytes)
+
+
+def least_piece_bytes(visit: Any, source: Layout) -> Any:
+    """The smallest limit for the pieces of a visit of a size in bytes."""
+    return _clip(visit // MAX_PIECES, min(max(LEAST_PIECE_BYTES, source.itemsize), PIECE_BYTES), PIECE_BYTES)
+
+
+def _clip(size: Any, least: Any, most: Any) -> Any:
     # Numpy is slow on single numbers.
-    return np.clip(size, least, PIECE_BYTES) if isinstance(size, np.ndarray) else min(max(size, least), PIECE_BYTES)
+    return np.clip(size, least, most) if isinstance(size, np.ndarray) else min(max(size, least), most)

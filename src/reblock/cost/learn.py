@@ -24,7 +24,7 @@ MACHINE = "machine"
 SCATTER = "scatter"
 #: Work of a visit to an object, and of a new one, in processor seconds.
 VISIT, MAKE = "visit", "make"
-#: Sizes of accesses that have speeds of their own: less than so many bytes.
+#: Sizes of accesses that have speeds of their own: less than this many bytes.
 _SIZES = ((64 << 10, "small"), (1 << 20, "medium"))
 _LARGE = "large"
 

@@ -31,12 +31,19 @@ from math import lcm, prod
 
 import numpy as np
 
-from reblock.cost.flight import SMALL_PIECE_BYTES, flight_bytes, units_in_flight
+from reblock.cost.flight import (
+    SMALL_PIECE_BYTES,
+    flight_bytes,
+    least_flight_bytes,
+    least_piece_bytes,
+    units_in_flight,
+    visit_bytes,
+)
 from reblock.errors import Refused
 from reblock.geometry import Axis
 from reblock.geometry.axis import Ints
 from reblock.geometry.overlap import QUICK_CUTS, stretches
-from reblock.model import Access, Layout, Pass, Plan
+from reblock.model import PIECE_BYTES, Access, Layout, Pass, Plan
 from reblock.model.accounting import array_bytes, with_pages, with_records, with_room, without_records
 
 #: The most classes of tasks along one axis, and the most combinations of them; a task grid with more is refused.
@@ -250,11 +257,11 @@ def _thinned(before: Ints, written: Ints) -> list[tuple[int, int]]:
     lower = np.minimum.accumulate(written)
     keep = np.append(True, written[1:] < lower[:-1])
     x, y = before[keep], written[keep]
-    # Products of the remaining points must not overflow.
-    exact = x.size > FEW_POINTS and int(x[0] - x[-1]) * int(y[0] - y[-1]) < 1 << 62
-    while exact and x.size > FEW_POINTS:
-        ahead, behind = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]), (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
-        keep = np.concatenate([[True], ahead < behind, [True]])
+    while x.size > FEW_POINTS:
+        # Products may exceed 64 bits; a point that rounding makes doubtful is kept.
+        ahead = (x[1:-1] - x[:-2]).astype(float) * (y[2:] - y[:-2])
+        behind = (y[1:-1] - y[:-2]).astype(float) * (x[2:] - x[:-2])
+        keep = np.concatenate([[True], ahead < behind * (1 + 1e-12), [True]])
         if keep.all():
             break
         x, y = x[keep], y[keep]
@@ -319,7 +326,22 @@ def allocated_bytes(sweep: Pass, source: Layout, target: Layout, plan: Plan, mem
 def planned_flight(sweep: Pass, source: Layout, target: Layout, plan: Plan, memory_bytes: int) -> int:
     """Memory beside the write boxes of a pass of a plan, within a budget."""
     depth = flight_depth(sweep, source, target, plan.depth, plan.coders, memory_bytes)
-    return flight_bytes(sweep, source, target, depth, plan.coders)
+    piece = planned_piece(sweep, source, target, depth, memory_bytes)
+    return flight_bytes(sweep, source, target, depth, plan.coders, piece)
+
+
+def planned_piece(sweep: Pass, source: Layout, target: Layout, depth: int, memory_bytes: int) -> int:
+    """The limit for pieces of raw objects: smaller than usual if the write boxes leave no room for a single one."""
+    if depth > 1 or source.encoded or source.indexed:
+        return PIECE_BYTES
+    room = memory_bytes - buffer_bytes(sweep, target, memory_bytes - least_flight_bytes(sweep, source, target))
+    least, piece = least_piece_bytes(visit_bytes(sweep, source), source), PIECE_BYTES
+    while flight_bytes(sweep, source, target, piece_bytes=piece) > room:
+        if piece == least:
+            # The papers' count of memory has no place for pieces.
+            return PIECE_BYTES
+        piece = max(piece // 2, least)
+    return piece
 
 
 def flight_depth(sweep: Pass, source: Layout, target: Layout, depth: int, coders: int, memory_bytes: int) -> int:

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from math import lcm
 from typing import Any
 
@@ -299,8 +299,22 @@ class Axis:
             repeats, rest = divmod(turns, len(pattern))
             tail = pattern[:rest] + tail
         opening, closing = self.start(first + 1) - start, stop - self.start(last)
-        made = Axis((opening, *head), pattern if repeats else (), repeats, (*tail, closing), lead, trail)
-        return _listed(_absorb(made))
+        return Axis((opening, *head), pattern if repeats else (), repeats, (*tail, closing), lead, trail).canonical()
+
+    def canonical(self) -> Axis:
+        """The same blocks in one form: a list if they are few, else the shortest pattern, from as early as it fits."""
+        if self.count <= FEW_BLOCKS or not self.repeats:
+            lengths = self.lengths() if self.repeats else self.head + self.tail
+            return replace(Axis.of(lengths), lead=self.lead, trail=self.trail)
+        pattern, repeats = _primitive(self.pattern, self.repeats)
+        early = _matching(self.head[::-1], pattern[::-1])
+        turns, rest = divmod(early, len(pattern))
+        head, moved = self.head[: len(self.head) - early], pattern[len(pattern) - rest :]
+        pattern, tail = moved + pattern[: len(pattern) - rest], moved + self.tail
+        late = _matching(tail, pattern) // len(pattern)
+        return replace(
+            self, head=head, pattern=pattern, repeats=turns + repeats + late, tail=tail[late * len(pattern) :]
+        )
 
     def multiple(self, factor: int) -> Axis:
         """Join every `factor` consecutive blocks into one, from the start."""
@@ -321,16 +335,17 @@ class Axis:
         return self.pattern[0] if not self.tail or self.tail[0] <= self.pattern[0] else None
 
     def to_json(self) -> Any:
-        """An integer, a list of lengths, or the parts if the list would be long."""
-        if self.step is not None:
-            return self.step
-        if self.count <= FEW_BLOCKS or not self.repeats:
-            return self.lengths()
+        """An integer, a list of lengths, or the parts if the list would be long; the same for equal blocks."""
+        axis = self.canonical()
+        if axis.step is not None:
+            return axis.step
+        if not axis.repeats:
+            return list(axis.tail)
         return {
-            "head": list(self.head),
-            "pattern": list(self.pattern),
-            "repeats": self.repeats,
-            "tail": list(self.tail),
+            "head": list(axis.head),
+            "pattern": list(axis.pattern),
+            "repeats": axis.repeats,
+            "tail": list(axis.tail),
         }
 
     @classmethod
@@ -377,11 +392,12 @@ def _refine(one: Axis, two: Axis) -> Axis:
         head, pattern, tail = (_merged(one.cuts(a, b), two.cuts(a, b)) for a, b in bounds)
         made = Axis(
             _differences(head, first),
-            *_primitive(_differences(pattern, first + period), repeats),
+            _differences(pattern, first + period),
+            repeats,
             _differences(tail, one.length),
-        )
+        ).canonical()
     # An axis that already has all the cuts keeps its form, so that `==` recognises it.
-    return next((axis for axis in (one, two) if axis.count == made.count), _listed(made))
+    return next((axis for axis in (one, two) if axis.count == made.count), made)
 
 
 def _merged(one: Ints, two: Ints) -> Ints:
@@ -400,31 +416,19 @@ def _normal(cuts: Ints, length: int) -> Axis:
     return Axis.of(_differences(cuts, length))
 
 
-def _listed(axis: Axis) -> Axis:
-    """An axis with few blocks as the list of its lengths."""
-    return replace(Axis.of(axis.lengths()), lead=axis.lead, trail=axis.trail) if axis.count <= FEW_BLOCKS else axis
-
-
 def _primitive(pattern: tuple[int, ...], repeats: int) -> tuple[tuple[int, ...], int]:
     """The shortest equivalent pattern, and its repeats."""
     size = len(pattern)
     for part in range(1, size // 2 + 1):
-        if size % part == 0 and pattern == pattern[:part] * (size // part):
+        if size % part == 0 and pattern[part] == pattern[0] and pattern[part:] == pattern[:-part]:
             return pattern[:part], repeats * (size // part)
-        if part > 64:
-            break
     return pattern, repeats
 
 
-def _absorb(axis: Axis) -> Axis:
-    """Merge head and tail blocks of the pattern's length into a regular middle."""
-    if len(axis.pattern) != 1:
-        return axis
-    head, tail, repeats, step = list(axis.head), list(axis.tail), axis.repeats, axis.pattern[0]
-    while head and head[-1] == step:
-        head.pop()
-        repeats += 1
-    while tail and tail[0] == step:
-        tail.pop(0)
-        repeats += 1
-    return Axis(tuple(head), axis.pattern, repeats, tuple(tail), axis.lead, axis.trail)
+def _matching(lengths: tuple[int, ...], pattern: tuple[int, ...]) -> int:
+    """The number of lengths at the start that repeat a pattern."""
+    turns = 0
+    while lengths[turns : turns + len(pattern)] == pattern:
+        turns += len(pattern)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(lengths[turns:], pattern, strict=False))
+    return turns + sum(1 for _ in same)

@@ -6,14 +6,18 @@ from reblock.model.execution import PIECE_BYTES, Execution
 from reblock.model.layout import Access, Layout
 from reblock.model.ledger import Finished, Ledger, Sums
 from reblock.model.medium import Medium, ReadHandle, Status, WriteHandle
+from reblock.model.pattern import AccessClass, AccessPattern, Alignment
 from reblock.model.plan import Cost, Pass, Plan, Traffic
 from reblock.model.problem import Problem
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema, clear_padding, element
 from reblock.model.store import (
     Bytes,
+    ChunkLimited,
+    ChunkLimits,
     Decoder,
     Divisible,
+    EmptyCreator,
     Extent,
     Flat,
     Foreseeable,
@@ -27,6 +31,7 @@ from reblock.model.store import (
     Scratch,
     Store,
     TransferMode,
+    Updatable,
     fresh,
 )
 
@@ -34,12 +39,18 @@ __all__ = [
     "NO_RECORD",
     "PIECE_BYTES",
     "Access",
+    "AccessClass",
+    "AccessPattern",
+    "Alignment",
     "Bytes",
+    "ChunkLimited",
+    "ChunkLimits",
     "Codec",
     "Cost",
     "Decoder",
     "Device",
     "Divisible",
+    "EmptyCreator",
     "Execution",
     "Extent",
     "Finished",
@@ -69,6 +80,7 @@ __all__ = [
     "Sums",
     "Traffic",
     "TransferMode",
+    "Updatable",
     "WriteHandle",
     "clear_padding",
     "element",

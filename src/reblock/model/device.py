@@ -13,29 +13,37 @@ class Device:
     """Latencies and rates that turn counts into seconds."""
 
     name: str
-    """What it is called in reports."""
+    """Name in reports."""
     read_bytes_per_second: float
     """Sequential read rate."""
     write_bytes_per_second: float
-    """Sequential write rate, data on the medium."""
+    """Sequential write rate, until data is on the medium."""
     open_seconds: float
     """One visit to an object: open and close, or the request's round trip."""
     seek_seconds: float
     """A jump to another byte run of the same object."""
     create_seconds: float
-    """Making a new object."""
+    """Creating an object."""
     depth: int
     """Requests in flight that the device serves at once; latencies are divided by it."""
     far_seek_seconds: float = 0.0
     """Extra for a jump between objects (a disk arm's travel)."""
+    travel_seconds_per_byte: float = 0.0
+    """Extra for the distance between the first and the last byte of an access: an arm's or a tape's travel."""
+    switch_seconds: float = 0.0
+    """Mounting another medium, such as a tape or a platter."""
+    drives: int = 1
+    """Media that are mounted at once."""
+    medium_bytes: int = 0
+    """Bytes of one medium; 0 = everything is on one."""
     memory_bytes_per_second: float = 3e9
     """Rate of scattering elements from units into write buffers, all cores."""
     fresh_bytes_per_second: float = 2e9
-    """Rate at which memory is touched for the first time: the system finds and clears every page."""
+    """Rate at which memory is touched for the first time, when the system provides and clears its pages."""
     visit_seconds: float = 15e-6
-    """Work of the cores for one visit to an object: to open and close it; all cores together."""
+    """Processor time to open and close an object, divided by the cores."""
     make_seconds: float = 60e-6
-    """Work of the cores for a new object: to make, sync and note it; all cores together."""
+    """Processor time to create, sync and record an object, divided by the cores."""
     decode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)
     """Decoded bytes per second by codec name, all cores; `default` for the rest."""
     encode_bytes_per_second: dict[str, float] = field(default_factory=dict, hash=False)

@@ -18,56 +18,56 @@ from reblock.geometry.grid import inverse
 
 
 class Access(StrEnum):
-    """How one side of a pass touches its objects."""
+    """How one side of a pass accesses its objects."""
 
     RUNS = "runs"
-    """Byte runs: only the elements that are wanted."""
+    """Byte runs that hold only the wanted elements."""
     UNITS = "units"
     """Whole units, overhang included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """Memory that encoding and decoding take, beside elements and what is stored of them."""
+    """Memory for encoding and decoding, beside the elements and their stored bytes."""
 
     decoding_bytes: int
-    """For a unit, while it is decoded."""
+    """For a unit while it is decoded."""
     encoding_bytes: int
-    """For an object, while it is encoded; what will be stored is counted here, unless it is made in place."""
+    """For an object while it is encoded, including its stored bytes unless it is encoded in place."""
     in_place: bool = False
-    """Whether an object is encoded in the memory of its elements, which has a little more room for that."""
+    """Whether an object is encoded in the memory of its elements, which has some spare room for that."""
 
 
-#: Units that are smaller take little memory whatever is stored of them, and more than so many take long to look at.
+#: Stored sizes are looked up only for units of at least this many bytes, and only if there are at most this many.
 MEASURED_BYTES, MOST_MEASURED = 1 << 20, 1 << 14
-#: Sizes that are kept of them: about as many as are in flight.
+#: The most sizes that are kept: about as many as there are units in flight.
 _MOST_SIZES = 32
 
 
 def most_stored_bytes(unit_bytes: int) -> int:
-    """No codec makes a unit much longer than it is: an eighth, and a page for headers."""
+    """The most stored bytes of a unit: no codec adds more than an eighth, and a page for headers."""
     return unit_bytes + unit_bytes // 8 + 4096
 
 
-#: Units that are encoded in place have so much room more, as a part of them, for those that do not compress.
+#: Units that are encoded in place have spare room for data that does not compress: their size divided by this.
 _ROOM_PART = 128
 
 
 def room_bytes(size: int) -> int:
-    """Memory of a unit that is encoded in place."""
+    """Memory of a unit that is encoded in place, spare room included."""
     return size + size // _ROOM_PART
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an array's elements lie, in the terms of seeks and bytes."""
+    """Where an array's elements lie, in terms of seeks and bytes."""
 
     dtype: np.dtype[Any]
     """Type of an element as it is stored, byte order included."""
     objects: Grid
-    """What is opened: files, chunks or shards. The last may stick out of the array."""
+    """Grid of the objects that are opened: files, chunks or shards. The last ones may extend beyond the array."""
     units: Grid
-    """Smallest pieces that can be read whole; equal to `objects` but inside a shard."""
+    """Grid of the smallest pieces that can be decoded; equal to `objects` except in shards."""
     order: tuple[int, ...]
     """The array's axes as they lie on disk inside a unit, outermost first."""
     codec: str = ""
@@ -81,13 +81,13 @@ class Layout:
     divided: bool = False
     """Whether units are parts of a chunk that its codec decodes one by one; objects are the chunks."""
     shards: Grid | None = None
-    """Files that hold several objects, each at its own place (new shards of raw chunks); None = objects tell."""
+    """Grid of shards, where each chunk is an object (new shards of raw chunks); else None."""
     coding: Coding | None = None
-    """What encoding and decoding take; None = what a codec of so many stages takes at the most."""
+    """Memory for encoding and decoding; None = the most that a codec with this number of stages needs."""
     stored_bytes: tuple[int, ...] = ()
-    """Bytes that are stored of the units with most of them, the largest first; none = as a codec may make them."""
+    """Stored bytes of the largest units, in descending order; empty = unknown, so the codec's limit applies."""
     stored_part: float = 1.0
-    """Stored bytes over bytes of elements, as far as known: devices move stored bytes. Only time depends on it."""
+    """Stored bytes divided by bytes of elements, if known. Devices move stored bytes; only time depends on it."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
@@ -108,7 +108,7 @@ class Layout:
 
     @property
     def files(self) -> Grid | None:
-        """Shards, where there are any."""
+        """Grid of the shards; None without shards."""
         return self.objects if self.indexed and not self.divided else self.shards
 
     @property
@@ -133,32 +133,32 @@ class Layout:
 
     @property
     def most_stored_bytes(self) -> int:
-        """Most bytes that are stored of a unit, or may be."""
+        """The most stored bytes of any unit: known, or the codec's limit."""
         return self.largest_stored_bytes(1)[0]
 
     def largest_stored_bytes(self, units: int) -> list[int]:
-        """The same for so many units at a time: the largest that there are, or may be."""
+        """Stored bytes of the largest units, as many as `units`: known, or the codec's limit."""
         largest = self.stored_bytes or (most_stored_bytes(self.unit_bytes),)
         return [*largest[:units], *largest[-1:] * (units - len(largest))]
 
     @property
     def is_measurable(self) -> bool:
-        """Whether it is worth to look how much is stored of every unit."""
+        """Whether looking up the stored size of every unit is worthwhile."""
         return self.encoded and self.units.count <= MOST_MEASURED and self.unit_bytes >= MEASURED_BYTES
 
     def measured(self, sizes: Iterable[int]) -> Layout:
-        """The same where so many bytes are stored of the units, if a codec can have made that of them."""
+        """The same layout with known stored sizes of units, if a codec can have produced them."""
         largest = tuple(nlargest(_MOST_SIZES, sizes))
         return replace(self, stored_bytes=largest) if largest and 0 < largest[0] <= self.most_stored_bytes else self
 
     @property
     def decoding_bytes(self) -> int:
-        """Bytes that decoding a unit takes beside those that are stored and its elements."""
+        """Bytes that decoding a unit takes, beside its stored bytes and its elements."""
         return self.unit_bytes * ("+" in self.codec) if self.coding is None else self.coding.decoding_bytes
 
     @property
     def unit_memory_bytes(self) -> int:
-        """Bytes that decoding a unit takes in all: its stored bytes, its elements, and copies between stages."""
+        """All bytes that decoding a unit takes: stored bytes, elements, and copies between stages."""
         return self.most_stored_bytes + self.unit_bytes + self.decoding_bytes
 
     @property
@@ -176,13 +176,13 @@ class Layout:
         return self.coding is not None and self.coding.in_place
 
     def stored_like(self, other: Layout) -> Layout:
-        """The same layout, whose bytes are stored as those of another layout of the same array."""
+        """The same layout with the ratio of stored bytes of another layout of the same array."""
         return replace(self, stored_part=other.stored_part)
 
     def view(self, region: Box, axes: Sequence[int]) -> Layout:
         """The layout of `array[region].transpose(axes)`."""
         if sorted(axes) != list(range(self.ndim)):
-            raise UsageError(f"{tuple(axes)} is no permutation of {self.ndim} axes")
+            raise UsageError(f"{tuple(axes)} is not a permutation of {self.ndim} axes")
         places = inverse(axes)
         return replace(
             self,
@@ -193,7 +193,7 @@ class Layout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For people and for `plan --json`."""
+        """The description in `plan --json`."""
         return {
             "shape": list(self.shape),
             "dtype": self.dtype.str,

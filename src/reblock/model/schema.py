@@ -58,6 +58,8 @@ class Schema:
     """The record of the run that made the array; empty if there is none."""
     notes: tuple[str, ...] = ()
     """What could not be kept, in words for the report."""
+    chunk_order: str = ""
+    """Order of chunks inside shards: axes from the outermost to the innermost, or a curve; "" = the usual one."""
 
     def __post_init__(self) -> None:
         if not self.order:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.geometry import Box
+from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
@@ -221,6 +222,14 @@ class Scattered(Protocol):
 
 
 @runtime_checkable
+class Updatable(Protocol):
+    """A store whose elements can be replaced after it was published."""
+
+    def update(self, box: Box, steps: Sequence[int], values: npt.NDArray[Any]) -> None:
+        """Replace every `steps`-th element of a box, all of them or none; readers find old chunks or new ones."""
+
+
+@runtime_checkable
 class ObjectBound(Protocol):
     """A store that reads an object of this process: no path leads to it, so that no run from it can be resumed."""
 
@@ -253,6 +262,40 @@ class Foreseeable(Protocol):
 
         Raises UsageError if it would make none, such as for an `inner` that the format has no place for.
         """
+
+
+class ChunkLimits(NamedTuple):
+    """Chunks that a format can hold."""
+
+    chunked: bool = True
+    """Whether the array can be cut into chunks; otherwise it is one."""
+    most_bytes: int | None = None
+    """The most bytes of a chunk, decoded; None = no limit."""
+    shard_chunks: int = 0
+    """The most chunks in a shard; 0 = the format has no shards."""
+    ordered: bool = False
+    """Whether chunks outside of shards have an order, too."""
+
+
+@runtime_checkable
+class EmptyCreator(Protocol):
+    """A format that can make an array without elements, which updates fill."""
+
+    def create_empty(
+        self, path: str, inner: str, schema: Schema, *, lower_bounds: Sequence[int] = (), medium: Medium = ...
+    ) -> Store:
+        """A published array of an adapted schema, all of whose elements are the fill value.
+
+        `lower_bounds` are the indices of the first element for other programs. TargetExistsError if anything is there.
+        """
+
+
+@runtime_checkable
+class ChunkLimited(Protocol):
+    """A format that limits chunks; others can hold any, but no shards."""
+
+    def chunk_limits(self, codec: Codec) -> ChunkLimits:
+        """The limits for chunks that a codec encodes. No I/O."""
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from reblock.errors import Refused
 from reblock.geometry import Axis
-from reblock.geometry.axis import Ints
+from reblock.geometry.axis import FEW_BLOCKS, Ints
 
 Shape = tuple[int, ...]
 
@@ -57,9 +57,15 @@ def grouped(blocks: Axis, outer: Axis, count: int) -> Axis:
 
 def _regular_groups(length: int, group: int, outer: int) -> Axis:
     """Groups of one length that start anew at every multiple of a longer one, in closed form."""
+    if outer % group == 0:
+        return Axis.regular(length, group)
+    if outer // group > _MAX_CUTS:
+        raise Refused(f"too irregular: more than {_MAX_CUTS:,} blocks in one period along an axis")
     repeats, rest = divmod(length, outer)
     pattern, tail = (((group,) * (n // group) + ((n % group,) if n % group else ())) for n in (outer, rest))
-    return _plain((), pattern, repeats, tail) if repeats >= _FEW_PERIODS else Axis.of(pattern * repeats + tail)
+    made = Axis((), pattern, repeats, tail)
+    # Only the last block of the pattern differs from the others, so a long axis has its canonical form.
+    return made if repeats and made.count > FEW_BLOCKS else made.canonical()
 
 
 def lazy(source: Axis, target: Axis) -> Axis:
@@ -109,25 +115,13 @@ def _select(axis: Axis, other: Axis, keep: Callable[[Ints], npt.NDArray[np.bool_
     head, tail = kept(0, start), kept(start + repeats * period, axis.length)
     if not inside.size:
         return Axis.of(_lengths(np.concatenate([head, tail]), axis.length))
-    return _plain(
+    return Axis(
         _lengths(head, start),
         _lengths(kept(start, start + period), start + period),
         repeats,
         _lengths(tail, axis.length),
-    )
+    ).canonical()
 
 
 def _lengths(cuts: Ints, stop: int) -> Shape:
     return tuple(np.diff(cuts, append=stop).tolist())
-
-
-def _plain(head: Shape, pattern: Shape, repeats: int, tail: Shape) -> Axis:
-    """An axis with the shortest pattern; equal blocks before and after it become repeats."""
-    if len(set(pattern)) == 1:
-        pattern, repeats = pattern[:1], repeats * len(pattern)
-    size = len(pattern)
-    while head[-size:] == pattern:
-        head, repeats = head[:-size], repeats + 1
-    while tail[:size] == pattern:
-        tail, repeats = tail[size:], repeats + 1
-    return Axis(head, pattern, repeats, tail)

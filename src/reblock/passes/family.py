@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reblock.cost.estimate import moving_seconds
-from reblock.cost.flight import FEW_IN_FLIGHT, batch_size, flight_bytes
+from reblock.cost.flight import FEW_IN_FLIGHT, batch_size, flight_bytes, least_flight_bytes
 from reblock.cost.memory import allocated_bytes, buffer_bytes, held_elements
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
@@ -84,7 +84,7 @@ def needed_bytes(plan: Plan, problem: Problem, *, frugal: bool = False) -> int:
         if problem.held:
             needs.append(held_elements(made) * target.itemsize)
         else:
-            flight = flight_bytes(made, source, target)
+            flight = least_flight_bytes(made, source, target)
             needs.append(flight + buffer_bytes(made, target, 0 if frugal else problem.memory_bytes - flight))
     return max(needs)
 
@@ -107,7 +107,7 @@ def fit(plan: Plan, problem: Problem, *, frugal: bool = False) -> Plan:
     for made, source, target in sides:
         room = problem.memory_bytes
         if not problem.held:
-            room -= buffer_bytes(made, target, room - flight_bytes(made, source, target))
+            room -= buffer_bytes(made, target, room - least_flight_bytes(made, source, target))
         # Batches of units may take a part of the room, not the part of boxes that wait to be written.
         if batch_size(made, source, depth) > 1 and flight_bytes(made, source, target, depth, coders) > room // 4:
             depth = FEW_IN_FLIGHT

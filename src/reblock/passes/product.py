@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.cost.estimate import pass_seconds, touching_seconds
-from reblock.cost.flight import piece_bytes
+from reblock.cost.flight import least_piece_bytes, read_bytes
 from reblock.geometry import Grid
 from reblock.model import Access, Pass, Problem
 from reblock.passes.points import Point
@@ -198,11 +198,12 @@ class Product:
 
     @cached_property
     def _flight(self) -> Floats:
-        """Memory of one unit in flight."""
+        """The least memory of one unit in flight."""
         source, writing = self.problem.source, self.problem.target.encoding_bytes
         if source.encoded:
             return np.array(source.unit_memory_bytes + writing, np.float64)
         if source.indexed:
             return np.array(source.unit_bytes + writing, np.float64)
-        flight: Floats = piece_bytes(self.times(lambda p: p.visit), source) + writing
+        visit = self.times(lambda p: p.visit) * source.itemsize
+        flight: Floats = read_bytes(visit, source, least_piece_bytes(visit, source)) + writing
         return flight

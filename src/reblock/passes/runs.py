@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import lcm, prod
 
-from reblock.cost.flight import flight_bytes
+from reblock.cost.flight import least_flight_bytes
 from reblock.cost.memory import least_box_bytes
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
@@ -75,7 +75,7 @@ def _run_bytes(problem: Problem, read: Sequence[Axis]) -> int:
     grid = Grid(tuple(read))
     passes = [Pass(grid, grid, grid, (), access, Access.RUNS) for access in _accesses(problem.source, grid)]
     needed = with_records(with_room(needed, problem.target), problem.target.objects.count, problem.target)
-    return needed + max(flight_bytes(made, problem.source, problem.target) for made in passes)
+    return needed + max(least_flight_bytes(made, problem.source, problem.target) for made in passes)
 
 
 def _accesses(source: Layout, read: Grid) -> list[Access]:

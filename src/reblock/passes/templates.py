@@ -28,13 +28,14 @@ from fractions import Fraction
 from functools import cache
 from math import gcd, inf, isqrt, lcm, log, prod
 
-from reblock.cost.estimate import estimate, moving_seconds
+from reblock.cost.estimate import bare_cost, moving_seconds
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Grid
 from reblock.model import Access, Cost, Layout, Pass, Plan, Problem
 from reblock.passes.common_cuts import common_cuts, grouped, lazy, most_blocks
 from reblock.passes.family import needed_bytes
+from reblock.passes.product import Ranking
 from reblock.units import format_size
 
 Shape = tuple[int, ...]
@@ -267,11 +268,12 @@ def pieces(layout: Layout, limit_bytes: int, *, writing: bool) -> Grid:
 
 
 # ------------------------------------------------------------------ a single pass
-def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120) -> Pass:
+def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120, key: Ranking | None = None) -> Pass:
     """The best pass over templates of `writes` blocks inside the budget, by exact cost.
 
-    At most `looks` templates are tried, fewer if they are of many kinds. If none fits, Refused names the memory of the
-    smallest template.
+    All templates write the same, so only what they read is compared: by time, or by a ranking of costs. At most `looks`
+    templates are tried, fewer if they are of many kinds. If none fits, Refused names the memory of the smallest
+    template.
     """
     looked = 0
     accesses = (Access.RUNS, Access.UNITS) if problem.source.partial_reads else (Access.UNITS,)
@@ -288,12 +290,16 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     def feasible(counts: Shape) -> bool:
         nonlocal looked
         # A template with many listed blocks, or of many kinds, counts as several plain ones.
-        looked += 1 + _kinds(made(counts)) // 16 + _listed(made(counts)) // MANY_BLOCKS
+        looked += 1 + task_kinds(made(counts)) // 4 + _listed(made(counts)) // MANY_BLOCKS
         return looked <= looks and fits(problem, made(counts))
 
-    def reading(found: Pass) -> tuple[float, int]:
+    def reading(found: Pass) -> tuple[float, float]:
         side = traffic(found.reads, problem.source, found.read_access)
-        return float(moving_seconds(side, problem.device, problem.device.read_bytes_per_second)), side.bytes
+        seconds = float(moving_seconds(side, problem.device, problem.device.read_bytes_per_second))
+        if key is None:
+            return seconds, side.bytes
+        first, second, *_ = key(bare_cost(side.seeks, side.bytes, 0, seconds))
+        return first, second
 
     @cache
     def cost(counts: Shape) -> float:
@@ -306,7 +312,7 @@ def single_pass(problem: Problem, *, reads: Grid, writes: Grid, looks: int = 120
     groups = (-(-max(s, t) // max(s, 1)) for s, t in zip(reads.largest, writes.largest, strict=True))
     wide = Grid(tuple(map(grouped, reads.axes, meetings, groups)))
     others = [found, _template_pass(problem, reads=wide, blocks=reads, writes=writes, tasks=found.tasks)]
-    # All write the same, so the reads decide; the first, lazy one holds least.
+    # The first, lazy one holds least.
     found, *others = [replace(other, read_access=access) for access in accesses for other in others]
     return min([found, *(other for other in others if fits(problem, other))], key=reading)
 
@@ -341,7 +347,7 @@ def make_pass(
     return replace(made, write_access=Access.UNITS) if made.writes.counts == target.objects.counts else made
 
 
-def _kinds(made: Pass) -> int:
+def task_kinds(made: Pass) -> int:
     """An upper bound on the number of kinds of tasks of a pass."""
     kinds = 1
     for read, write, task in zip(made.read.axes, made.write.axes, made.tasks.axes, strict=True):
@@ -359,7 +365,7 @@ def _listed(made: Pass) -> int:
 
 def fits(problem: Problem, made: Pass) -> bool:
     """Whether a pass fits the budget; also False if its templates are of too many kinds to tell."""
-    if _kinds(made) > MANY_KINDS:
+    if task_kinds(made) > MANY_KINDS:
         return False
     try:
         return needed_bytes(Plan("", problem.shape, (made,)), problem) <= problem.memory_bytes
@@ -376,11 +382,6 @@ def _too_small(problem: Problem, made: Pass) -> Refused:
     )
 
 
-def price(problem: Problem, passes: tuple[Pass, ...]) -> tuple[float, ...]:
-    """The rank of a pass: seconds, then bytes, then seeks, then memory."""
-    return rank(estimate(Plan("", problem.shape, passes), problem))
-
-
-def rank(cost: Cost) -> tuple[float, ...]:
-    """Seconds first, to the accuracy of a prediction (1%), then bytes, seeks and memory."""
+def by_time(cost: Cost) -> tuple[float, ...]:
+    """Ranks by seconds first, to the accuracy of a prediction (1%), then by bytes, seeks and memory."""
     return round(log(cost.seconds or 1), 2), cost.bytes_read + cost.bytes_written, cost.seeks, cost.peak_bytes

@@ -2,7 +2,6 @@
 
 from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
-from reblock.planner.chunks import dividing, proportional
 from reblock.planner.comparison import plan_comparison
 from reblock.planner.stored import price
 
@@ -14,8 +13,6 @@ __all__ = [
     "Decision",
     "check",
     "choose",
-    "dividing",
     "plan_comparison",
     "price",
-    "proportional",
 ]

@@ -93,7 +93,7 @@ def _check_execution(made: Pass, how: Execution, source: Layout, target: Layout,
     if not set(how.slab_axes) <= set(long_axes(made.writes.largest, target)):
         raise UsageError(f"pass {number}: slabs along {how.slab_axes} would take parts of pages")
     buffers = boxes_bytes(made, target, how.slab_axes)
-    flight = units_bytes(made, source, target, how.units_in_flight, how.coders)
+    flight = units_bytes(made, source, target, how.units_in_flight, how.coders, how.piece_bytes)
     whole = with_records(how.buffer_bytes, made.writes.count, target) + how.flight_bytes
     for name, granted, needed in (
         ("write boxes", how.buffer_bytes, buffers),

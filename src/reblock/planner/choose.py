@@ -24,6 +24,7 @@ from reblock.errors import InfeasibleError, Refused, UsageError
 from reblock.model import Cost, Pass, Plan, Problem
 from reblock.passes.family import fit
 from reblock.planner.check import check
+from reblock.planner.effort import SECOND_PROPOSAL, SECOND_SEARCH, Effort
 from reblock.planner.search import WORTH, search
 from reblock.planner.thrift import advice, least_memory
 from reblock.planner.tune import coalesce, coarsen, fill_execution
@@ -110,7 +111,8 @@ class Decision:
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
         """The answers of all strategies: the chosen one, then by rank, then the refusals."""
-        late = [_proposal(name, self.problem, self.objective) for name in self.skipped]
+        effort = Effort.for_run(self.cost.seconds)
+        late = [_proposal(name, self.problem, self.objective, effort) for name in self.skipped]
         others = sorted([*self.proposals[1:], *late], key=lambda a: (a.strategy != SEARCH, a.strategy))
         return (self.proposals[0], *_ordered(others, self.proposals[0], self.objective))
 
@@ -153,9 +155,9 @@ def choose(problem: Problem, *, strategy: str = AUTO, objective: str = "time") -
     names = [name for name in (SEARCH, *known) if strategy in (AUTO, name)]
     if strategy == AUTO and least_memory(problem) > problem.memory_bytes:
         raise _infeasible(problem)
-    proposals, skipped = _collect_proposals(names, problem, objective)
+    proposals, skipped, effort = _collect_proposals(names, problem, objective)
     if objective == "time" and not problem.held and strategy in (AUTO, SEARCH):
-        proposals = _with_half(_in_smaller_steps(proposals, problem), problem)
+        proposals = _with_half(_in_smaller_steps(proposals, problem, effort), problem, effort)
     able = sorted((a for a in proposals if a.cost), key=lambda a: OBJECTIVES[objective](a.cost))  # type: ignore[arg-type]
     if not able:
         raise Refused(
@@ -194,15 +196,18 @@ def _tuned(plan: Plan, problem: Problem, objective: str) -> Plan:
     return plan
 
 
-def _collect_proposals(names: list[str], problem: Problem, objective: str) -> tuple[list[Alternative], tuple[str, ...]]:
-    """The proposals of strategies, and the names of those that were skipped.
+def _collect_proposals(
+    names: list[str], problem: Problem, objective: str
+) -> tuple[list[Alternative], tuple[str, ...], Effort]:
+    """The proposals of strategies, the names of those that were skipped, and the effort that is left.
 
     A strategy is skipped if its lower bound exceeds the best plan so far. The search takes longer than most strategies
-    together, so it comes last among those with the same bound.
+    together, so it comes last among those with the same bound. It is sized for the best plan so far.
     """
     known = strategies()
     proposals: list[Alternative] = []
     skipped: list[str] = []
+    effort: Effort | None = None
     least = dict.fromkeys(names, one_pass_seconds(problem))
     for name in names:
         if name in known and (bound := known[name].least_seconds):
@@ -211,10 +216,19 @@ def _collect_proposals(names: list[str], problem: Problem, objective: str) -> tu
         best = min((a.cost.seconds for a in proposals if a.cost), default=inf)
         if objective == "time" and least[name] >= best * _ROUNDING:
             skipped.append(name)
-        else:
-            proposals.append(_proposal(name, problem, objective))
+            continue
+        if name == SEARCH:
+            effort = Effort.for_run(_predicted_seconds(proposals, objective))
+        proposals.append(_proposal(name, problem, objective, effort))
+    effort = effort or Effort.for_run(_predicted_seconds(proposals, objective))
     # Of equally good plans the search's is chosen.
-    return sorted(proposals, key=lambda a: a.strategy != SEARCH), tuple(skipped)
+    return sorted(proposals, key=lambda a: a.strategy != SEARCH), tuple(skipped), effort
+
+
+def _predicted_seconds(proposals: Iterable[Alternative], objective: str) -> float:
+    """The time of the best plan so far; infinite if there is none."""
+    costs = [a.cost for a in proposals if a.cost]
+    return min(costs, key=OBJECTIVES[objective]).seconds if costs else inf
 
 
 def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -> list[Alternative]:
@@ -224,25 +238,27 @@ def _ordered(others: Iterable[Alternative], best: Alternative, objective: str) -
     return [*(replace(a, rejected=_worse(a, best, objective)) for a in able), *(a for a in others if not a.cost)]
 
 
-def _propose(name: str, problem: Problem, objective: str, *, slabs: bool = True) -> tuple[Plan, bool]:
+def _propose(
+    name: str, problem: Problem, objective: str, effort: Effort | None = None, *, slabs: bool = True
+) -> tuple[Plan, bool]:
     """The plan of a strategy, and whether an exhaustive search found it."""
     if name == SEARCH:
-        return search(problem, OBJECTIVES[objective], frugal=objective == "memory", slabs=slabs)
-    plan = strategies()[name](problem)
+        return search(problem, OBJECTIVES[objective], frugal=objective == "memory", slabs=slabs, effort=effort)
+    plan = strategies()[name](problem, None if objective == "time" else OBJECTIVES[objective])
     return fit(plan, problem, frugal=True) if objective == "memory" else plan, False
 
 
-def _proposal(name: str, problem: Problem, objective: str) -> Alternative:
+def _proposal(name: str, problem: Problem, objective: str, effort: Effort | None = None) -> Alternative:
     try:
-        plan, exact = _propose(name, problem, objective)
+        plan, exact = _propose(name, problem, objective, effort)
         cost = total(estimate_passes(plan, problem), plan, problem)
         return Alternative(name, plan, cost, None, exact=exact)
     except Refused as refusal:
         return Alternative(name, None, None, str(refusal), refusal.needs_memory_bytes)
 
 
-def _in_smaller_steps(proposals: list[Alternative], problem: Problem) -> list[Alternative]:
-    """The proposals, with smaller steps where that makes a plan the best.
+def _in_smaller_steps(proposals: list[Alternative], problem: Problem, effort: Effort) -> list[Alternative]:
+    """The proposals, with smaller steps where that makes a plan the best, as far as the effort allows.
 
     If memory holds two steps, one is read while the other is written.
     """
@@ -255,13 +271,13 @@ def _in_smaller_steps(proposals: list[Alternative], problem: Problem) -> list[Al
         if before.plan and before.cost and before.plan.passes not in tried:
             tried.append(before.plan.passes)
             if hopes[name] < min(WORTH * best, before.cost.seconds):
-                found[name] = _smaller_steps(before, problem)
+                found[name] = _smaller_steps(before, problem, effort)
                 best = min(best, found[name].cost.seconds)  # type: ignore[union-attr]
     return [found[a.strategy] for a in proposals]
 
 
-def _with_half(proposals: list[Alternative], problem: Problem) -> list[Alternative]:
-    """The proposals, with less memory where that is faster.
+def _with_half(proposals: list[Alternative], problem: Problem, effort: Effort) -> list[Alternative]:
+    """The proposals, with less memory where that is faster, as far as the effort allows.
 
     The best strategy, and all that do not search, propose again for half of the budget or less; the search itself also
     examines half of it.
@@ -274,6 +290,8 @@ def _with_half(proposals: list[Alternative], problem: Problem) -> list[Alternati
         quick = before.strategy in _WITHOUT_SEARCH
         if before.cost and before.strategy != SEARCH and (quick or before.cost.seconds == best):
             for part in (2, 4, 8) if quick else (2,):
+                if not effort.allows(SECOND_PROPOSAL if quick else SECOND_SEARCH):
+                    return found
                 less = replace(problem, memory_bytes=max(problem.memory_bytes // part, 1))
                 found[place] = _faster(found[place], _proposal(before.strategy, less, "time"))
     return found
@@ -297,7 +315,7 @@ def _with_less(before: Alternative, problem: Problem) -> Alternative:
     return found
 
 
-def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
+def _smaller_steps(before: Alternative, problem: Problem, effort: Effort) -> Alternative:
     """The proposal for half of the budget, with or without the bytes in flight, if that is faster."""
     if before.plan is None or before.cost is None:
         return before
@@ -305,11 +323,15 @@ def _smaller_steps(before: Alternative, problem: Problem) -> Alternative:
     flight = max(flight_bytes(*side, before.plan.depth, before.plan.coders) for side in sides)
     half = problem.memory_bytes // 2
     found, seconds = before, before.cost.seconds
+    quick = before.strategy in _WITHOUT_SEARCH
     for budget in (half, half + flight):
+        # The search counts its own candidates.
+        if not effort.allows(1 if before.strategy == SEARCH else SECOND_PROPOSAL if quick else SECOND_SEARCH):
+            break
         with suppress(Refused):
             less = replace(problem, memory_bytes=budget)
             # A plan that takes slabs has no room for a second step.
-            plan = fit(_propose(before.strategy, less, "time", slabs=False)[0], problem)
+            plan = fit(_propose(before.strategy, less, "time", effort, slabs=False)[0], problem)
             cost = total(estimate_passes(plan, problem), plan, problem)
             if cost.seconds < seconds:
                 found, seconds = Alternative(before.strategy, plan, cost, None), cost.seconds

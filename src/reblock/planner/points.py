@@ -89,8 +89,10 @@ def thin(points: list[Point], limit: int) -> list[Point]:
     marks = np.array([point.marks() for point in points], np.float64)
     order = np.lexsort(marks.T[::-1])
     front: list[int] = []
+    beaten_by = np.empty_like(marks)
     for index in order.tolist():
-        if not any((marks[other] <= marks[index]).all() for other in front):
+        if not (beaten_by[: len(front)] <= marks[index]).all(1).any():
+            beaten_by[len(front)] = marks[index]
             front.append(index)
     if len(front) > limit:
         front.sort(key=lambda i: (points[i].touched + points[i].carry, points[i].runs.pairs))

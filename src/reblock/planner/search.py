@@ -13,7 +13,7 @@ Only memory is not a product. Two bounds on it are: the boxes that one read bloc
 outermost axis. They discard most candidates that cannot fit before the exact recursion. Time depends a little on
 memory, so candidates are sorted by an estimate of it, and the best of the first few that fit is chosen. If an axis has
 more points than the product allows, points that another beats in every respect are removed first, and the rest is
-thinned; the answer is then marked `bounded`.
+thinned; the answer is then marked `bounded`. The `Effort` limits how many are priced.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from typing import NamedTuple
 import numpy as np
 
 from reblock.cost.estimate import estimate, ideal_seconds
-from reblock.cost.flight import flight_bytes
+from reblock.cost.flight import least_flight_bytes
 from reblock.cost.memory import axis_carry, buffer_bytes, held_elements, long_axes
 from reblock.errors import Refused
 from reblock.model import Pass, Plan, Problem
 from reblock.passes.family import fit
 from reblock.passes.points import Point
 from reblock.passes.product import Floats, Prices, Product, Ranking
+from reblock.passes.templates import task_kinds
+from reblock.planner.effort import ESTIMATE, POINT, Effort
 from reblock.planner.points import points_of, thin
 from reblock.planner.thrift import least_memory, thrifty_plans
 from reblock.units import format_size
@@ -44,6 +46,8 @@ MANY_TRIALS = 400
 #: The most orders of the axes that are tried for a candidate with many axes, the thriftiest first; and the most orders
 #: that are tried in all. Memory takes longer to count with many axes.
 MANY_ORDERS, FEW_AXES, MANY_LOOKS = 6, 3, 600
+#: Kinds of tasks that take as long to count as one candidate.
+KINDS = 16
 #: Candidates that are priced exactly after the first that fits.
 MANY_MORE = 12
 #: A plan for less memory is chosen if its time is below this fraction of the other's: predictions are no better.
@@ -72,11 +76,14 @@ class Scope(NamedTuple):
     """Whether plans take no more memory than they need."""
 
 
-def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool = True) -> tuple[Plan, bool]:
+def search(
+    problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool = True, effort: Effort | None = None
+) -> tuple[Plan, bool]:
     """The best single pass by a ranking of costs, and whether the search left nothing out.
 
-    Without `slabs` it considers only passes that allocate write boxes whole.
+    Without `slabs` it considers only passes that allocate write boxes whole. It ends when the effort is used up.
     """
+    effort = effort or Effort()
     least = least_memory(problem)
     if least > problem.memory_bytes:
         raise Refused(
@@ -88,10 +95,11 @@ def search(problem: Problem, key: Ranking, *, frugal: bool = False, slabs: bool 
         problem = replace(problem, memory_bytes=least)
     plans: list[tuple[Found, bool]] = []
     for scope in _scopes(problem, frugal=frugal, slabs=slabs):
-        if scope.slabs and plans and min(found.rank[0] for found, _ in plans) <= _near(problem, key):
+        near = scope.slabs and plans and min(found.rank[0] for found, _ in plans) <= _near(problem, key)
+        if near or effort.left <= 0:
             plans = [(found, False) for found, _ in plans]
             break
-        found, exact = _search(problem, key, scope)
+        found, exact = _search(problem, key, scope, effort)
         if found is not None:
             plans.append((found, exact))
             cost = estimate(found.plan, problem)
@@ -120,42 +128,39 @@ def _near(problem: Problem, key: Ranking) -> float:
     return float(key(Prices(*np.array([NEAR * problem.lower_bound_seeks, size, size, seconds, 0.0])))[0])
 
 
-def _search(problem: Problem, key: Ranking, scope: Scope) -> tuple[Found | None, bool]:
+def _search(problem: Problem, key: Ranking, scope: Scope, effort: Effort) -> tuple[Found | None, bool]:
     """The best pass in one scope."""
     points = [points_of(problem, axis, cut=scope.cut, slabs=scope.slabs) for axis in range(problem.target.ndim)]
-    orders = _orders(problem.target.ndim)
-    if prod(map(len, points)) <= MANY_POINTS:
-        found, exact = _best_that_fits(problem, points, key, orders, scope)
+    effort.spend(POINT * sum(map(len, points)))
+    most = min(MANY_POINTS, effort.combinations)
+    if prod(map(len, points)) <= most:
+        found, exact = _best_that_fits(problem, points, key, scope, effort)
         if found is not None or exact:
             return found, exact and problem.target.ndim <= FEW_AXES
-    limit = int(MANY_POINTS ** (1 / max(sum(len(p) > 1 for p in points), 1)))
+    limit = int(most ** (1 / max(sum(len(p) > 1 for p in points), 1)))
     fewer = [thin(p, limit) for p in points]
-    return _best_that_fits(problem, fewer, key, orders, scope)[0], False
+    return _best_that_fits(problem, fewer, key, scope, effort)[0], False
 
 
 def _best_that_fits(
-    problem: Problem, points: list[list[Point]], key: Ranking, orders: list[tuple[int, ...]], scope: Scope
+    problem: Problem, points: list[list[Point]], key: Ranking, scope: Scope, effort: Effort
 ) -> tuple[Found | None, bool]:
     """The best pass that fits, and whether no other can be better.
 
     More memory must not make a plan slower, so plans that fit half of it are also considered.
     """
+    effort.spend_combinations(prod(map(len, points)))
     ranked = _ranked(problem, points, key)
-    found, exact = _first_that_fit(problem, ranked, key, orders, scope)
+    found, exact = _first_that_fit(problem, ranked, key, scope, effort)
     if found is None or exact or scope.frugal or problem.held:
         return found, exact
     half = replace(problem, memory_bytes=problem.memory_bytes // 2)
-    other, _ = _first_that_fit(half, ranked, key, orders, scope, best=found)
+    other, _ = _first_that_fit(half, ranked, key, scope, effort, best=found)
     return other if other is not None and other.rank[0] < WORTH * found.rank[0] else found, False
 
 
 def _first_that_fit(
-    problem: Problem,
-    ranked: Ranked,
-    key: Ranking,
-    orders: list[tuple[int, ...]],
-    scope: Scope,
-    best: Found | None = None,
+    problem: Problem, ranked: Ranked, key: Ranking, scope: Scope, effort: Effort, best: Found | None = None
 ) -> tuple[Found | None, bool]:
     """The best of the first few that fit, and whether no other can be better than it or a known one.
 
@@ -163,20 +168,24 @@ def _first_that_fit(
     examined after the first that fits.
     """
     more, looked, known = MANY_MORE, 0, best
+    orders = _orders(problem.target.ndim)
     few, most = problem.target.ndim <= FEW_AXES, MANY_TRIALS // 4 if scope.frugal else MANY_TRIALS
     if known is not None:
         most //= 16
     chosen = np.flatnonzero(ranked.memory <= problem.memory_bytes)
     for tried, place in enumerate(chosen.tolist()):
         rest = ranked.least[place:]
-        if tried >= most or looked >= MANY_LOOKS or (best is not None and (not more or np.min(rest) >= best.rank[0])):
+        over = tried >= most or looked >= MANY_LOOKS or effort.left <= 0
+        if over or (best is not None and (not more or np.min(rest) >= best.rank[0])):
             return best, best is not None and bool(np.min(rest) >= best.rank[0])
         more -= best is not known
         made = ranked.make(place)
         likely = orders if few else _likely_orders(made, problem, orders)[:MANY_ORDERS]
         light, looks = _lightest(made, problem, likely, slabs=scope.slabs)
         looked += 0 if few else looks
+        effort.spend(looks * (1 + task_kinds(made) // KINDS))
         if light is not None:
+            effort.spend(ESTIMATE)
             plan = fit(Plan("search", problem.shape, (light,)), problem, frugal=scope.frugal)
             best = min(filter(None, (best, Found(key(estimate(plan, problem)), plan))), key=lambda found: found.rank)
     return best, True
@@ -217,7 +226,7 @@ def _lightest(made: Pass, problem: Problem, orders: list[tuple[int, ...]], *, sl
             if problem.held:
                 needs = held_elements(sweep) * problem.target.itemsize
             else:
-                needs = flight_bytes(sweep, problem.source, problem.target)
+                needs = least_flight_bytes(sweep, problem.source, problem.target)
                 needs += buffer_bytes(sweep, problem.target, problem.memory_bytes - needs if slabs else None)
         except Refused:
             return None, looks

@@ -19,11 +19,11 @@ from math import prod
 
 from reblock.cost.estimate import LITTLE_BYTES, moving_seconds
 from reblock.cost.flight import batch_size, readers, units_bytes, units_in_flight
-from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_depth, slab_axes
+from reblock.cost.memory import allocated_bytes, buffer_bytes, flight_depth, planned_piece, slab_axes
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import PIECE_BYTES, Access, Device, Execution, Layout, Pass, Plan, Problem
+from reblock.model import Access, Device, Execution, Layout, Pass, Plan, Problem
 from reblock.model.accounting import without_records
 from reblock.passes.family import fit, sweep
 
@@ -58,7 +58,8 @@ def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: in
     memory = allocated_bytes(made, source, target, plan, plan.memory_bytes)
     depth = flight_depth(made, source, target, plan.depth, plan.coders, memory)
     many, units = batch_size(made, source, depth), units_in_flight(made, source, depth, plan.coders)
-    flight = units_bytes(made, source, target, units, plan.coders)
+    piece = planned_piece(made, source, target, depth, memory)
+    flight = units_bytes(made, source, target, units, plan.coders, piece)
     return Execution(
         readers=readers(source, depth, plan.coders, many),
         batch_size=many,
@@ -66,7 +67,7 @@ def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: in
         coders=plan.coders,
         writers=min(plan.depth, max(cores, LEAST_WRITERS)),
         queued=QUEUED * plan.depth,
-        piece_bytes=PIECE_BYTES,
+        piece_bytes=piece,
         slab_axes=slab_axes(made, target, memory - flight),
         flight_bytes=flight,
         buffer_bytes=without_records(memory - flight, made.writes.count, target),

@@ -23,17 +23,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
+from reblock.cost.estimate import estimate
 from reblock.errors import Refused
 from reblock.model import Plan, Problem
 from reblock.passes.family import fit
-from reblock.passes.templates import Shape, pieces, price, single_pass
+from reblock.passes.product import Ranking
+from reblock.passes.templates import Shape, by_time, pieces, single_pass
 
 #: Raw blocks are taken whole, or in contiguous pieces of the budget divided by these; in single elements at the worst.
 PARTS = (1, 2, 8, 32, 128, 2048)
 
 
-def propose(problem: Problem) -> Plan:
-    """The template that moves the data fastest inside the budget."""
+def propose(problem: Problem, *, key: Ranking | None = None) -> Plan:
+    """The template that moves the data fastest inside the budget, or is the best one by a ranking of costs."""
     grids = dict.fromkeys(
         (pieces(problem.source, limit, writing=False), pieces(problem.target, limit, writing=True))
         for limit in (problem.memory_bytes // parts for parts in PARTS)
@@ -41,14 +43,14 @@ def propose(problem: Problem) -> Plan:
     found = []
     for reads, writes in grids:
         try:
-            found.append(single_pass(problem, reads=reads, writes=writes))
+            found.append(single_pass(problem, reads=reads, writes=writes, key=key))
         except Refused:
             continue
     if not found:
         reads, writes = pieces(problem.source, 0, writing=False), pieces(problem.target, 0, writing=True)
-        found = [single_pass(problem, reads=reads, writes=writes)]
-    best = min(found, key=lambda one: price(problem, (one,)))
-    return fit(Plan("dra", problem.shape, (best,)), problem)
+        found = [single_pass(problem, reads=reads, writes=writes, key=key)]
+    plans = [Plan("dra", problem.shape, (one,)) for one in found]
+    return fit(min(plans, key=lambda plan: (key or by_time)(estimate(plan, problem))), problem)
 
 
 def balance(

@@ -14,7 +14,8 @@ Memory itself suggests other blocks: R, as many source blocks as fit, and M, as 
 along the axes on which the other is longer. Then only the pieces R ∪ M move: they are written when an R box is in
 memory, and read when an M box is. If those pieces are too small for the device, more passes use boxes between R and M,
 as large as these, whose pieces are larger. Intermediate arrays are raw, so pieces may be objects of their own, or parts
-of objects M or R with an axis order that makes a piece one run. The plan with the least predicted time is chosen.
+of objects M or R with an axis order that makes a piece one run. The plan with the least predicted time is chosen, or
+the best one by another objective.
 
 Scratch holds whole arrays, at most two at a time. If that is more than allowed, or if it costs nothing, it holds one
 template at a time: the passes share a task grid and run task by task. With three passes or more it may also hold one
@@ -32,20 +33,21 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, permutations
 from math import inf, prod
 
-from reblock.cost.estimate import estimate, ideal_seconds
+from reblock.cost.estimate import bare_cost, estimate, ideal_seconds, least_cost
 from reblock.errors import Refused
 from reblock.geometry import Grid
-from reblock.model import Layout, Pass, Plan, Problem
+from reblock.model import Cost, Layout, Pass, Plan, Problem
 from reblock.passes.common_cuts import common_cuts, most_blocks
 from reblock.passes.family import fit, needed_bytes
+from reblock.passes.product import Ranking
 from reblock.passes.templates import (
     Shape,
+    by_time,
     fits,
     geometric_mean,
     geometric_thirds,
     make_pass,
     pieces,
-    rank,
     single_pass,
 )
 from reblock.units import format_size
@@ -73,19 +75,22 @@ Pair = tuple[Grid, Grid]
 Route = tuple[list[Pass], list[Layout]]
 
 
-def propose(problem: Problem) -> Plan:
-    """The intermediate blocks that move the data fastest within the budgets of memory and scratch."""
-    found = _Candidates(problem)
+def propose(problem: Problem, *, key: Ranking | None = None) -> Plan:
+    """The intermediate blocks that move the data fastest within the budgets of memory and scratch.
+
+    With a ranking of costs, the best ones by that.
+    """
+    found = _Candidates(problem, key)
     source, target = _pieces(problem)
     pairs = list(_boxes(problem, source, target))
     for plan in _merged_plans(problem, pairs, source, target):
         found.add(plan)
     for stages in range(1, MAX_STAGES + 1):
-        if found.best is None or found.seconds > _least_seconds(problem, [_one_file(problem)] * (stages + 1)):
+        if found.value > _least_value(problem, [_one_file(problem)] * (stages + 1), key):
             for plan in _staged_plans(problem, pairs, target, stages):
                 found.add(plan)
     if found.best is not None or _least_memory(problem) <= problem.memory_bytes:
-        for plan in _Routes().plans(problem, lambda: inf if found.best is None else found.seconds):
+        for plan in _Routes(key).plans(problem, lambda: found.value):
             found.add(plan)
     if found.best is None:
         found.add(_smallest(problem))
@@ -96,7 +101,7 @@ def propose(problem: Problem) -> Plan:
 
 def least_seconds(problem: Problem) -> float:
     """The time of two passes that touch every object once."""
-    return _least_seconds(problem, [_one_file(problem)])
+    return _least_value(problem, [_one_file(problem)])
 
 
 @dataclass
@@ -105,12 +110,14 @@ class _Candidates:
 
     problem: Problem
     """The problem."""
+    key: Ranking | None
+    """Ranks costs; None for the time."""
     best: Plan | None = None
-    """The fastest plan within all limits."""
-    ranks: tuple[float, ...] = ()
+    """The best plan within all limits."""
+    rank: tuple[float, ...] = ()
     """Its rank."""
-    seconds: float = 0.0
-    """Its cost."""
+    value: float = inf
+    """What the ranking compares first: the time, or another entry of its cost."""
     needs: list[int] = field(default_factory=list)
     """Memory that plans beyond the budget need."""
     scratch: list[int] = field(default_factory=list)
@@ -120,7 +127,9 @@ class _Candidates:
 
     def add(self, plan: Plan) -> None:
         """Keep a plan if it is the best one yet."""
-        problem = self.problem
+        problem, key = self.problem, self.key or by_time
+        if self.best is not None and key(least_cost(plan, problem))[0] > self.rank[0]:
+            return
         needs = needed_bytes(plan, problem)
         if needs > problem.memory_bytes:
             self.needs.append(needs)
@@ -131,8 +140,9 @@ class _Candidates:
             self.scratch.append(cost.scratch_bytes)
         elif problem.scratch_objects is not None and objects > problem.scratch_objects:
             self.objects.append(objects)
-        elif self.best is None or (*rank(cost), cost.scratch_bytes) < self.ranks:
-            self.best, self.ranks, self.seconds = plan, (*rank(cost), cost.scratch_bytes), cost.seconds
+        elif self.best is None or (*key(cost), cost.scratch_bytes) < self.rank:
+            self.best, self.rank = plan, (*key(cost), cost.scratch_bytes)
+            self.value = _value(cost, self.key)
 
     def refusal(self) -> Refused:
         """The reason why there is no plan."""
@@ -203,11 +213,12 @@ def _betweens(s: Shape, t: Shape) -> list[tuple[Shape, ...]]:
 class _Routes:
     """Fig. 4: from s to t in a single pass, or through B1 or (B2, B3), recursively."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Ranking | None = None) -> None:
+        self._key = key
         self._single: dict[tuple[Layout, Layout], Pass | None] = {}
 
     def plans(self, problem: Problem, limit: Callable[[], float]) -> Iterator[Plan]:
-        """Routes that may be faster than a limit, divided further as long as that gains time."""
+        """Routes that may be better than a limit, divided further as long as that is a gain."""
         source, target = _pieces(problem)
         chains = [
             [Layout.raw(problem.source.dtype, Grid.of(problem.shape, chunks)) for chunks in blocks]
@@ -218,10 +229,10 @@ class _Routes:
             before = best
             for chain in chains:
                 # A route that is new at a level goes through at least as many more arrays.
-                if limit() > _least_seconds(problem, [*chain, *(chain[-1] for _ in range(levels))]):
+                if limit() > _least_value(problem, [*chain, *(chain[-1] for _ in range(levels))], self._key):
                     with suppress(Refused):
                         plan = _plan(problem, *self.through(problem, chain, levels))
-                        best = min(best, estimate(plan, problem).seconds)
+                        best = min(best, _value(estimate(plan, problem), self._key))
                         yield plan
             if before == best < inf or len(self._single) >= MAX_SINGLE_PASSES:
                 break
@@ -237,25 +248,25 @@ class _Routes:
         return passes, scratch[:-1]
 
     def _best(self, leg: Problem, levels: int) -> Route:
-        """A single pass, or a route through more arrays if that is faster or no single pass fits."""
+        """A single pass, or a route through more arrays if that is better or no single pass fits."""
         best: Route | None = None
-        seconds = inf
+        value = inf
         single = self._single_pass(leg)
         if single is not None:
-            best, seconds = ([single], []), estimate(_plan(leg, [single], []), leg).seconds
+            best, value = ([single], []), _value(estimate(_plan(leg, [single], []), leg), self._key)
         reads, writes = _pieces(leg)
         for blocks in _betweens(reads.largest, writes.largest) if levels else ():
             if len(self._single) >= MAX_SINGLE_PASSES:
                 break
             chain = [Layout.raw(leg.source.dtype, Grid.of(leg.shape, chunks)) for chunks in blocks]
             # Blocks equal to those of an end gain nothing.
-            if seconds <= _least_seconds(leg, chain) or {chain[0].objects, chain[-1].objects} & {reads, writes}:
+            if value <= _least_value(leg, chain, self._key) or {chain[0].objects, chain[-1].objects} & {reads, writes}:
                 continue
             with suppress(Refused):
                 route = self.through(leg, chain, levels - 1)
-                cost = estimate(_plan(leg, *route), leg).seconds
-                if cost < seconds:
-                    best, seconds = route, cost
+                divided = _value(estimate(_plan(leg, *route), leg), self._key)
+                if divided < value:
+                    best, value = route, divided
         if best is None:
             raise Refused("no template fits")
         return best
@@ -267,7 +278,7 @@ class _Routes:
             self._single[key] = None
             reads, writes = _pieces(leg)
             with suppress(Refused):
-                self._single[key] = single_pass(leg, reads=reads, writes=writes, looks=LOOKS)
+                self._single[key] = single_pass(leg, reads=reads, writes=writes, looks=LOOKS, key=self._key)
         return self._single.get(key)
 
 
@@ -277,10 +288,20 @@ def _pieces(leg: Problem) -> Pair:
     return pieces(leg.source, limit, writing=False), pieces(leg.target, limit, writing=True)
 
 
-def _least_seconds(problem: Problem, between: Sequence[Layout]) -> float:
-    """A lower bound on the time of passes through these arrays."""
+def _value(cost: Cost, key: Ranking | None) -> float:
+    """What a ranking compares first."""
+    return cost.seconds if key is None else float(key(cost)[0])
+
+
+def _least_value(problem: Problem, between: Sequence[Layout], key: Ranking | None = None) -> float:
+    """A lower bound on what a ranking compares first, for passes through these arrays."""
     layouts = [problem.source, *between, problem.target]
-    return sum(ideal_seconds(_leg(problem, one, two)) for one, two in pairwise(layouts))
+    legs = [_leg(problem, one, two) for one, two in pairwise(layouts)]
+    seconds = sum(map(ideal_seconds, legs))
+    if key is None:
+        return seconds
+    seeks, moved = sum(leg.lower_bound_seeks for leg in legs), len(legs) * problem.target.nbytes
+    return _value(bare_cost(seeks, moved, moved, seconds, _least_memory(problem)), key)
 
 
 def _leg(problem: Problem, source: Layout, target: Layout) -> Problem:
