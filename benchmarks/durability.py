@@ -23,8 +23,8 @@ import numpy as np
 
 import reblock
 from reblock.engine import Watch, execute_plan
-from reblock.runs.scratch import ScratchFolder
 from reblock.runs.staging import remove_tree
+from reblock.testing.scratch import ScratchFolder
 from reblock.units import format_seconds, format_size, parse_size
 
 #: 4 MiB of float32.

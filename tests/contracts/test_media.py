@@ -15,12 +15,12 @@ from reblock.model.medium import FOLDER, Listed, Medium, Status
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.memory import MEMORY, MemoryMedium
 from reblock.storage.media.registry import medium_of
-from reblock.testing.media import MediumContract
+from reblock.testing.workspace import TargetMediumContract
 
 NAMES = itertools.count()
 
 
-class InMemory(MediumContract):
+class InMemory(TargetMediumContract):
     medium = MEMORY
 
     def root(self, tmp_path: Path) -> str:
@@ -33,10 +33,10 @@ class TestMemory(InMemory):
     @pytest.fixture(autouse=True)
     def _nothing_stays(self) -> Iterator[None]:
         yield
-        MEMORY.remove_all("memory://contract/")
+        MEMORY.remove_folder("memory://contract")
 
 
-class TestLocal(MediumContract):
+class TestLocal(TargetMediumContract):
     medium = LOCAL
 
 

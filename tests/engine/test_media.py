@@ -71,7 +71,7 @@ def test_an_object_that_changes_is_noticed_when_it_is_read(how: str, codec: str,
             data = bytearray(handle.size())
             handle.read(memoryview(data), 0)
         MEMORY.write(key, [data])
-    with pytest.raises(ChangedError, match=f"{key} .*{'not any more' if how == 'removed' else 'replaced'}"):
+    with pytest.raises(ChangedError, match=f"{key} .*{'is missing now' if how == 'removed' else 'replaced'}"):
         move(source, make(memory_folder, "second", "zarr", ARRAY.shape, (10, 7, 10)), Watch(source=seen))
     now = seen.again(seen.start.newest_ns + 1)
     assert now.firm != seen.start.firm

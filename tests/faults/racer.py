@@ -29,7 +29,8 @@ def racer(connection: Connection, barrier: Any, over: Any) -> None:
         began, outcome, message = time.monotonic(), "done", ""
         try:
             # Whoever proceeds holds the target until the other has given up.
-            reblock.run(job, progress=(lambda *_: over.wait(20)) if hold else None)
+            report = reblock.run(job, progress=(lambda *_: over.wait(20)) if hold else None)
+            message = "; ".join(report.notes)
         except ReblockError as error:
             outcome, message = type(error).__name__, str(error)
         seconds = time.monotonic() - began

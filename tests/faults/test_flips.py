@@ -133,7 +133,7 @@ def staged(target: str) -> Sequence[Path]:
     """All that resuming relies on."""
     staging = Staging(target)
     files = [Path(base) / name for base, _, names in os.walk(staging.folder) for name in names]
-    return sorted(path for path in files if str(path) != staging.lock and path.stat().st_size)
+    return sorted(path for path in files if str(path) != f"{staging.folder}/lock" and path.stat().st_size)
 
 
 def sweep_staging(target: str, elements: np.ndarray[Any, Any], count: int) -> None:
@@ -144,7 +144,7 @@ def sweep_staging(target: str, elements: np.ndarray[Any, Any], count: int) -> No
         stop_half_way(target, **options)
         path = chance.choice(staged(target))
         offset, bit = chance.randrange(path.stat().st_size), chance.randrange(8)
-        vital = str(path) == Staging(target).journal and offset <= path.read_bytes().index(b"\n")
+        vital = str(path) == f"{Staging(target).folder}/journal" and offset <= path.read_bytes().index(b"\n")
         flip(str(path), offset, bit)
         try:
             reblock.repartition("x.npy", target, **options)

@@ -14,6 +14,7 @@ import pytest
 from faults.jobs import JOBS, MEMORY, Task, expected, is_right
 from faults.rig import ALL, Outcome, Rig
 from reblock.runs.journal import Journal
+from reblock.storage.media.file_log import FileLog
 
 
 def copies(here: Path) -> Iterator[Path]:
@@ -96,7 +97,7 @@ def test_finished_boxes_are_not_done_again(rig: Rig, here: Path, task: Task) -> 
     folder = next(places)
     rig.run(folder, task.words, kinds=("write",), when=int(once.calls * 0.8))
     (journal,) = folder.glob(".*.reblock/journal")
-    found = Journal.open(str(journal))
+    found = Journal.open(FileLog.find(str(journal)))
     assert found is not None
     finished = {(group.number, int(box)) for group in found.groups() for box in group.boxes}
     assert finished

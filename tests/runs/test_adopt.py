@@ -145,7 +145,7 @@ def test_a_journal_with_a_plan_that_cannot_be_executed_is_refused(spoil: Callabl
     from reblock.runs.journal import _open_line, _seal
 
     start("y.zarr", chunks="8,8,8")
-    journal = Path(Staging("y.zarr").journal)
+    journal = Path(Staging("y.zarr").folder) / "journal"
     first, rest = journal.read_bytes().split(b"\n", 1)
     header = _open_line(first + b"\n")
     assert header is not None

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 
 import reblock
+from cases import find_journal
 from reblock.api.recall import recalled
 from reblock.errors import TargetExistsError, UnfinishedError, UsageError
 from reblock.runs.journal import Journal
 from reblock.runs.staging import Staging
+from reblock.storage.media.file_log import FileLog
 from tracing import STRACE, traces
 
 MEMORY = 64 << 10
@@ -210,10 +213,10 @@ def test_a_described_device_is_remembered_as_it_was() -> None:
 
 def test_a_journal_without_a_request_is_told() -> None:
     begin("y.zarr", chunks="8,8,8")
-    found = Journal.open(Staging("y.zarr").journal)
+    found = find_journal("y.zarr")
     assert found is not None
     header = {key: value for key, value in found.header.items() if key != "request"}
-    Journal.create(found.path, header)
+    Journal.create(partial(FileLog.create, found.log.key), header)
     with pytest.raises(UnfinishedError, match="repeat the command"):
         reblock.resume("y.zarr")
 
@@ -241,7 +244,7 @@ def test_a_mistyped_target_is_an_error(todo: Any) -> None:
 def test_a_scratch_file_that_is_not_as_it_was_is_made_anew(how: str) -> None:
     options = {"transpose": "2,1,0", "strategy": "multipass"}
     begin("y.npy", **options)
-    blocks = sorted(Path(Staging("y.npy").scratch).glob("0/*.bin"))
+    blocks = sorted(Path(Staging("y.npy").workspace.scratch).glob("0/*.bin"))
     assert blocks
     for block in blocks:
         if how == "longer":

@@ -1,13 +1,11 @@
-"""The journal, its lock, its group commits and the staging folder, each on its own."""
+"""The journal and its group commits, each on its own."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +14,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reblock.errors import DiskError, FormatError, LockedError, TargetExistsError
+from reblock.errors import DiskError, FormatError
 from reblock.geometry import Grid
 from reblock.model import Finished, Pass, Schema, Store, Sums
 from reblock.model.layout import Access
 from reblock.runs import group_commit
 from reblock.runs.group_commit import Destination, GroupCommit, destination_of
 from reblock.runs.journal import VERSION, Group, Journal, from_ranges, to_ranges
-from reblock.runs.lock import Lock, who_holds
 from reblock.runs.numbers import Numbers
-from reblock.runs.staging import Staging
 from reblock.storage import registry
 from reblock.storage.media import durable
+from reblock.storage.media.file_log import FileLog
+from reblock.storage.media.local import LocalMedium
 
 HEADER: dict[str, Any] = {"problem": {"source": "x"}, "boxes": [8]}
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal.create(str(tmp_path / "journal"), HEADER)
+    return Journal.create(partial(FileLog.create, str(tmp_path / "journal")), HEADER)
 
 
 def group(number: int, *boxes: int) -> Group:
@@ -43,7 +41,7 @@ def group(number: int, *boxes: int) -> Group:
 
 
 def reopened(journal: Journal) -> Journal:
-    found = Journal.open(journal.path)
+    found = Journal.open(journal.log)
     assert found is not None
     return found
 
@@ -67,14 +65,14 @@ def test_what_is_appended_is_found_again(journal: Journal) -> None:
 
 
 def test_no_journal_is_none(tmp_path: Path) -> None:
-    assert Journal.open(str(tmp_path / "journal")) is None
+    assert Journal.open(FileLog.find(str(tmp_path / "journal"))) is None
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_torn_last_line_is_ignored_and_written_over(journal: Journal, cut: int) -> None:
     journal.append(group(0, 1).to_json())
     journal.append(group(0, 2).to_json())
-    os.truncate(journal.path, os.path.getsize(journal.path) - cut)
+    os.truncate(journal.log.key, os.path.getsize(journal.log.key) - cut)
     found = reopened(journal)
     assert boxes_of(found) == [1]
     found.append(group(0, 3).to_json())
@@ -86,12 +84,12 @@ def test_a_bad_line_ends_what_is_trusted(journal: Journal) -> None:
     middle = journal.trusted
     for box in (2, 3):
         journal.append(group(0, box).to_json())
-    data = bytearray(Path(journal.path).read_bytes())
+    data = bytearray(Path(journal.log.key).read_bytes())
     for place in range(middle, len(data), 5):
         for bit in (0, 6):
             flipped = bytearray(data)
             flipped[place] ^= 1 << bit
-            Path(journal.path).write_bytes(flipped)
+            Path(journal.log.key).write_bytes(flipped)
             assert boxes_of(reopened(journal)) in ([1], [1, 2])
 
 
@@ -99,7 +97,7 @@ def test_a_bad_line_ends_what_is_trusted(journal: Journal) -> None:
 def test_what_is_no_journal_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "journal").write_bytes(content)
     with pytest.raises(FormatError, match=r"reblock\.clean"):
-        Journal.open(str(tmp_path / "journal"))
+        Journal.open(FileLog.find(str(tmp_path / "journal")))
 
 
 def test_what_is_forgotten_does_not_count(journal: Journal) -> None:
@@ -135,9 +133,9 @@ def test_a_million_boxes_stay_small(journal: Journal) -> None:
     """32 bytes and a bit per box, and next to nothing without sums."""
     numbers = np.arange(10**6, dtype=np.uint64)
     journal.append(Group(0, numbers, 1, np.stack([numbers, numbers], axis=1), numbers).to_json())
-    assert os.path.getsize(journal.path) < 33 * 10**6
+    assert os.path.getsize(journal.log.key) < 33 * 10**6
     journal.append(Group(0, numbers, 1).to_json())
-    assert os.path.getsize(journal.path) < 33 * 10**6
+    assert os.path.getsize(journal.log.key) < 33 * 10**6
     assert sum(one.boxes.size for one in reopened(journal).groups()) == 2 * 10**6
 
 
@@ -193,13 +191,13 @@ def test_half_of_the_most_is_committed_at_once(
 def test_what_can_be_lost_is_bounded(journal: Journal, side: Destination, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a budget waits for a slow disk, whoever records waits too."""
     slow = threading.Event()
-    real = durable.make_durable
+    real = LocalMedium.sync_all
 
     def hold(*arguments: Any) -> None:
         slow.wait(60)
         real(*arguments)
 
-    monkeypatch.setattr(durable, "make_durable", hold)
+    monkeypatch.setattr(LocalMedium, "sync_all", hold)
     with GroupCommit(journal, most_bytes=20) as ledger:
         ledger.watch(0, side)
         recorded = []
@@ -303,129 +301,3 @@ def test_a_file_system_can_be_synced_or_says_that_it_cannot(tmp_path: Path) -> N
     assert durable.sync_file_system(str(tmp_path)) in (True, False)
     with pytest.raises(DiskError):
         durable.sync_file_system(str(tmp_path / "nowhere"))
-
-
-# ---------------------------------------------------------------- the lock
-def test_one_holds_the_lock(tmp_path: Path) -> None:
-    path = str(tmp_path / "folder" / "lock")
-    assert who_holds(path) is None
-    one, two = Lock(path), Lock(path)
-    one.take("y")
-    assert f"process {os.getpid()} on" in str(who_holds(path))
-    began = time.monotonic()
-    with pytest.raises(LockedError, match=f"y is being written by another run .process {os.getpid()} "):
-        two.take("y")
-    assert time.monotonic() - began < 1
-    one.release()
-    assert who_holds(path) is None
-    two.take("y")
-    two.release()
-
-
-def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
-    path = str(tmp_path / "lock")
-    code = (
-        "import sys, time; from reblock.runs.lock import Lock; lock = Lock(sys.argv[1]); lock.take('y'); "
-        "print('held', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(LockedError, match=f"process {process.pid} "):
-            Lock(path).take("y")
-        process.kill()
-        process.wait()
-        lock = Lock(path)
-        lock.take("y")
-        lock.release()
-
-
-def test_a_lock_whose_folder_is_removed_does_not_count(tmp_path: Path) -> None:
-    """Whoever waits for a run that ends finds a folder that is gone, and makes its own."""
-    staging = Staging(str(tmp_path / "y"))
-    other = Lock(staging.lock)
-    with staging:
-        staging.remove()
-        assert not os.path.exists(staging.folder)
-        other.take("y")
-        assert os.path.exists(staging.lock)
-    # Leaving has not taken the other's folder away.
-    assert str(who_holds(staging.lock)).startswith("process")
-    other.release()
-
-
-# ---------------------------------------------------------------- the folder
-def fill(folder: Path, content: str) -> None:
-    folder.mkdir()
-    (folder / "content").write_text(content)
-
-
-@pytest.mark.parametrize("swaps", [True, False])
-@pytest.mark.parametrize("old", ["folder", "file", "link", None])
-@pytest.mark.parametrize("new", ["folder", "file"])
-def test_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swaps: bool, old: str | None, new: str) -> None:
-    if not swaps:
-        monkeypatch.setattr(durable, "_function", lambda name: None)
-    target = tmp_path / "y"
-    if old == "folder":
-        fill(target, "old")
-    elif old == "file":
-        target.write_text("old")
-    elif old == "link":
-        fill(tmp_path / "elsewhere", "old")
-        target.symlink_to("elsewhere")
-    with Staging(str(target), overwrite=True) as staging:
-        if new == "folder":
-            fill(Path(staging.path), "new")
-        else:
-            Path(staging.path).write_text("new")
-        inode = os.stat(staging.path).st_ino
-        staging.publish()
-        assert staging.published(inode)
-        assert (target / "content" if new == "folder" else target).read_text() == "new"
-        assert not target.is_symlink()
-    assert {entry.name for entry in tmp_path.iterdir()} == {"y"} | ({"elsewhere"} if old == "link" else set())
-    if old == "link":
-        assert (tmp_path / "elsewhere" / "content").read_text() == "old"
-
-
-@pytest.mark.parametrize("renames", [True, False])
-def test_publishing_over_what_somebody_made_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
-) -> None:
-    if not renames:
-        monkeypatch.setattr(durable, "_function", lambda name: None)
-    with Staging(str(tmp_path / "y")) as staging:
-        Path(staging.path).write_text("new")
-        (tmp_path / "y").write_text("theirs")
-        with pytest.raises(TargetExistsError):
-            staging.publish()
-        assert (tmp_path / "y").read_text() == "theirs"
-
-
-def test_a_target_that_was_moved_away_is_put_back(tmp_path: Path) -> None:
-    with Staging(str(tmp_path / "y"), overwrite=True) as staging:
-        fill(Path(staging.folder) / "replaced", "old")
-    assert (tmp_path / "y" / "content").read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["y"]
-
-
-def test_long_names_have_a_folder_each(tmp_path: Path) -> None:
-    names = ["n" * 250 + end for end in ("a", "b")]
-    folders = [Staging(str(tmp_path / name)).folder for name in names]
-    assert len(set(folders)) == 2
-    for folder in folders:
-        os.mkdir(folder)
-
-
-def test_a_folder_with_a_journal_is_kept(tmp_path: Path) -> None:
-    with Staging(str(tmp_path / "y")) as staging:
-        Path(staging.path).write_text("half")
-        Journal.create(staging.journal, HEADER)
-    assert {path.name for path in Path(staging.folder).iterdir()} == {"array", "journal", "lock"}
-    said = json.loads(Path(staging.lock).read_text())
-    assert said["pid"] == os.getpid()
-    with staging:
-        removed = staging.clear()
-    assert {os.path.basename(path) for path in removed} == {"array", "journal"}
-    assert list(tmp_path.iterdir()) == []

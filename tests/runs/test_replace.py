@@ -124,7 +124,7 @@ def _link() -> None:
 IN_THE_WAY: dict[str, tuple[Callable[[], object], str, str]] = {
     "a folder with a thesis": (_folder, "t", "unknown format"),
     "a pipe": (lambda: os.mkfifo("t"), "t", "a pipe"),
-    "a link": (_link, "t", "a symbolic link to other.npy"),
+    "a link": (_link, "t", "other.npy: name that, or remove the link"),
     "a text": (lambda: Path("t").write_text("precious"), "t", "unknown format"),
     "a zarr with a file": (_zarr(README="mine"), "t.zarr", "README"),
     "a zarr with a file among chunks": (_zarr(c__0__notes="mine"), "t.zarr", "c/0/notes"),

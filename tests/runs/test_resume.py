@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import reblock
+from cases import find_journal
 from reblock.engine import Report
 from reblock.errors import ChangedError, DiskError, LockedError, TargetExistsError, UnfinishedError, UsageError
 from reblock.model import Plan
-from reblock.runs.journal import Journal
-from reblock.runs.scratch import ScratchFolder
+from reblock.runs.scratch import scratch_schema
 from reblock.runs.staging import Staging
 from reblock.storage import registry
 
@@ -73,7 +73,7 @@ def finish(target: str, **options: Any) -> Report:
 
 def built(target: str) -> Path:
     """What is being built of a target."""
-    return Path(Staging(target).path)
+    return Path(Staging(target).workspace.array)
 
 
 @pytest.mark.parametrize("digest", [True, False])
@@ -297,7 +297,7 @@ def test_arrays_in_the_targets_space_are_gone_on_with(scratch: str | None, at: f
     start("y/", at=at, **options)
     found = reblock.status("y/")
     assert found is not None
-    folders = {name for name in os.listdir(Staging("y/").scratch) if name.isdecimal()}
+    folders = {name for name in os.listdir(Staging("y/").workspace.scratch) if name.isdecimal()}
     if scratch:
         assert folders <= {str(number) for number in range(len(plan.scratch)) if plan.in_target(number)}
         (kept,) = os.listdir(scratch)
@@ -330,12 +330,13 @@ def test_an_intermediate_array_that_is_gone_is_made_anew() -> None:
 
 def blocks_of(target: str, plan: Plan) -> tuple[set[str], set[str]]:
     """Blocks of the intermediate array that are there, and those that unfinished boxes need."""
-    journal = Journal.open(Staging(target).journal)
+    journal = find_journal(target)
     assert journal is not None
     done = {int(box) for group in journal.groups() if group.number == 1 for box in group.boxes}
     writes, blocks = plan.passes[1].writes, plan.passes[0].writes
     unfinished = [writes.box(index) for index in writes.indices() if writes.number(index) not in done]
-    store = registry.get("rawblocks").reopen(f"{Staging(target).scratch}/0", "", ScratchFolder(plan, "").schema(0))
+    scratch = Staging(target).workspace.scratch
+    store = registry.get("rawblocks").reopen(f"{scratch}/0", "", scratch_schema(plan, 0))
     paths = {index: store.place(index).path for index in blocks.indices()}
     there = {path for path in paths.values() if os.path.exists(path)}
     return there, {paths[index] for box in unfinished for index in blocks.touching(box)}

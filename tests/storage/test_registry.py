@@ -23,6 +23,8 @@ for _name in registry.formats():
         registry.get(_name)
     except UsageError:
         continue
+    if registry._table()[_name].database:
+        continue  # not a format of files: tests/storage/postgres
     AVAILABLE.append(_name)
 
 

@@ -4,7 +4,7 @@ from reblock.engine.compare import ComparedArray, DifferingElement, compare
 from reblock.engine.pipeline.chain import ScratchArrays, execute_plan
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
-from reblock.engine.region import load
+from reblock.engine.region import load, load_parts
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
@@ -23,6 +23,7 @@ __all__ = [
     "execute_in_order",
     "execute_plan",
     "load",
+    "load_parts",
     "measured_cost",
     "total_times",
 ]

@@ -112,7 +112,7 @@ def _differences(one: Array, two: Array, box: Box, axes: Sequence[int]) -> tuple
 
 
 def _first_place(numbers: Ints, box: Box, axes: Sequence[int]) -> tuple[int, Index]:
-    """Which of some elements of a box is the first in C order of the axes, and its index along them."""
+    """The position of the element that comes first in C order of the axes, and its index along them."""
     if not axes:
         return 0, ()
     indices = np.unravel_index(numbers, box.shape)

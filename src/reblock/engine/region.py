@@ -1,8 +1,8 @@
-"""Loading: reads any region of a view into memory of the caller, with several threads, inside a budget for all else.
+"""Loading: reads a region of a view into the caller's memory, with several threads, inside a budget for all the rest.
 
 ::
 
-    result            the caller's; the only write box, and readers scatter straight into it
+    result            the caller's: one array, or several; readers scatter straight into them
     a raw object      one piece for each thread, and the places of its runs     at most half of the budget
     an encoded unit   stored bytes, elements, copies between stages             one unit for each thread that fits,
                                                                                 or the load is refused
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -28,22 +29,22 @@ from reblock.engine.pipeline.readers.opener import Opener
 from reblock.engine.pipeline.readers.protocol import ReadJob
 from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.pipeline.scatter import NO_WINDOW, Deliver, Scatter, Window, compiled_moves
-from reblock.engine.view import Array, View
+from reblock.engine.view import Array, View, part
 from reblock.errors import InfeasibleError
-from reblock.geometry import Box, Grid
+from reblock.geometry import Axis, Box, Grid
 from reblock.model import PIECE_BYTES, Access, Divisible, Layout, Measurable, TransferMode
 from reblock.model.accounting import LEAST_READING_BYTES
 from reblock.units import format_size
 
 #: The budget of a load without one.
 NO_LIMIT = 1 << 30
-#: Memory that is kept of a unit while other units of its object are read.
+#: Memory for each unit while other units of its object are read.
 _UNIT_BYTES = 1 << 10
-#: Rows of raw objects up to this length are read in full where only a part of them is wanted: a call costs more.
+#: Rows of raw objects up to this length are read in full even if only a part is wanted: separate calls cost more.
 _ROW_BYTES = 16 << 10
-#: Elements that only a library can decode are in three places: in its process, on their way, and here.
+#: Elements that only a library can decode exist three times: in its process, in transit, and here.
 _COPIES = 3
-#: Regions with fewer bytes are read by the calling thread: starting another one takes longer.
+#: Regions with fewer bytes are read by the calling thread: starting another thread takes longer.
 _MANY_BYTES = 1 << 20
 #: Results with fewer bytes are copied in Python: preparing the compiled loop takes longer.
 _FEW_BYTES = 64 << 10
@@ -84,6 +85,10 @@ def unit_bytes(layout: Layout, reads: TransferMode) -> int:
     return layout.unit_memory_bytes + index + elements if layout.encoded else layout.unit_bytes + index + elements
 
 
+#: A box, and the array that receives its elements.
+Part = tuple[Box, Array]
+
+
 def load(
     view: View,
     box: Box,
@@ -97,17 +102,37 @@ def load(
     The budget is for everything but the result; None = no limit. At most `threads` threads read, fewer if the budget
     has no room for a unit or a piece in each of them.
     """
+    steps = tuple(steps or (1,) * box.ndim)
+    shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
+    out: Array = np.empty(shape, view.layout.dtype)
+    _load(view, box, [(box, out)], steps, memory_bytes, threads)
+    return out
+
+
+def load_parts(view: View, parts: Sequence[Part], *, memory_bytes: int | None = None, threads: int = 1) -> None:
+    """Read the hull of several boxes once, and copy the elements of each box into its array, in C order.
+
+    Boxes do not overlap. The budget is for everything but the arrays.
+    """
+    wanted = [part for part in parts if part[0].size]
+    if wanted:
+        _load(view, hull([box for box, _ in wanted]), wanted, (1,) * view.layout.ndim, memory_bytes, threads)
+
+
+def _load(
+    view: View, box: Box, parts: Sequence[Part], steps: Sequence[int], memory_bytes: int | None, threads: int
+) -> None:
     if memory_bytes is not None:
         view = fit(view, memory_bytes)
         if (needed := unit_bytes(view.layout, view.store.reads)) > max(memory_bytes, LEAST_READING_BYTES):
             chunk = format_size(view.layout.unit_bytes)
             raise too_little(f"{view.store.location}: reading a chunk of {chunk}", memory_bytes, needed)
+    if not any(out.size for _, out in parts):
+        return
     room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_READING_BYTES)
     threads = _threads(view, box, threads, room)
-    loading = _Loading(view, box, tuple(steps or (1,) * box.ndim), threads, room // threads)
-    if loading.out.size:
-        run_jobs(loading.jobs(), threads, loading.arena, encoded_pool(view.layout, threads, loading.arena))
-    return loading.out
+    loading = _Loading(view, box, parts, tuple(steps), threads, room // threads)
+    run_jobs(loading.jobs(), threads, loading.arena, encoded_pool(view.layout, threads, loading.arena))
 
 
 def _threads(view: View, box: Box, most: int, room: int) -> int:
@@ -119,23 +144,26 @@ def _threads(view: View, box: Box, most: int, room: int) -> int:
 
 
 class _Loading:
-    """One load: its result, and the jobs that read it."""
+    """One load: the arrays that receive elements, and the jobs that read them."""
 
-    def __init__(self, view: View, box: Box, steps: tuple[int, ...], threads: int, room: int) -> None:
-        """Each thread has `room` bytes."""
-        self._view, self._box, self._steps = view, box, steps
+    def __init__(
+        self, view: View, box: Box, parts: Sequence[Part], steps: tuple[int, ...], threads: int, room: int
+    ) -> None:
+        """Each thread has `room` bytes. With steps, the box is the only part."""
+        self._view, self._box, self._parts, self._steps = view, box, parts, steps
         self.arena = Arena()
         """Where readers take their memory from."""
-        shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
-        self.out: Array = np.empty(shape, view.layout.dtype)
-        """The result."""
         layout, piece_bytes = view.layout, min(room // 2, PIECE_BYTES)
         moves, window = None, NO_WINDOW
-        deliver: Deliver = _Samples(view, box, steps, self.out)
+        self._sampled = any(step > 1 for step in steps)
+        deliver: Deliver = (
+            _Samples(view, box, steps, parts[0][1]) if self._sampled else _Copies(parts, fill_element(view.store))
+        )
         raw = not (layout.encoded or layout.indexed)
         in_one_piece = not raw or prod(layout.objects.largest_stored) * layout.itemsize <= piece_bytes
-        if self.out.nbytes >= _FEW_BYTES and self.out.size == box.size and in_one_piece:
-            moves, window, deliver = self._straight()
+        enough = sum(out.nbytes for _, out in parts) >= _FEW_BYTES
+        if enough and not self._sampled and in_one_piece and (writes := _part_grid(layout.shape, parts)) is not None:
+            moves, window, deliver = self._straight(writes)
         self._window = window
         self._reading = choose_reading(
             *(view, deliver),
@@ -150,41 +178,80 @@ class _Loading:
         )
 
     def jobs(self) -> Iterator[ReadJob]:
-        """Jobs that read the whole result."""
-        for part in self._parts():
-            yield from self._reading.jobs(part, self._window)
+        """Jobs that read everything."""
+        for reach in self._reaches():
+            yield from self._reading.jobs(reach, self._window)
 
-    def _straight(self) -> tuple[native.Moves | None, Window, Deliver]:
-        """How elements are scattered straight into the result, the only write box of the window that has a buffer."""
-        view, box, layout = self._view, self._box, self._view.layout
-        cuts = [
-            tuple(n for n in (start, stop - start, length - stop) if n)
-            for start, stop, length in zip(box.start, box.stop, layout.shape, strict=True)
-        ]
-        writes = Grid.of(layout.shape, cuts)
-        target = Layout.raw(layout.dtype, writes)
+    def _straight(self, writes: Grid) -> tuple[native.Moves | None, Window, Deliver]:
+        """How elements are scattered straight into the arrays: they are the write boxes that have a buffer."""
+        view = self._view
+        target = Layout.raw(view.layout.dtype, writes)
         boxes, fill = Boxes(writes, Access.RUNS, target), fill_element(view.store)
         moves = compiled_moves(view, target, fill, digest=False)
         scatter = Scatter(boxes, fill, moves, digest=False)
-        window, flat = scatter.window(box, {}), self.out.reshape(-1).view(np.uint8)
-        window.put(0, Buffer(boxes, window.numbers[0], box.size, Memory(flat.size, flat, _keep)))
+        window = scatter.window(self._box, {})
+        places = {number: place for place, number in enumerate(window.numbers)}
+        for box, out in self._parts:
+            index = tuple(axis.index(x) for axis, x in zip(writes.axes, box.start, strict=True))
+            number, flat = writes.number(index), out.reshape(-1).view(np.uint8)
+            window.put(places[number], Buffer(boxes, number, box.size, Memory(flat.size, flat, _keep)))
         return moves, window, scatter
 
-    def _parts(self) -> Iterator[Box]:
+    def _reaches(self) -> Iterator[Box]:
         """The box; where elements are passed over, the parts of it in objects that have samples."""
-        if self.out.size == self._box.size:
+        if not self._sampled:
             yield self._box
             return
         objects = self._view.layout.objects
-        samples = _Samples(self._view, self._box, self._steps, self.out)
+        samples = _Samples(self._view, self._box, self._steps, self._parts[0][1])
         for index in objects.touching(self._box):
             reach = objects.box(index).intersect(self._box)
             if reach is not None and samples.in_part(reach):
                 yield reach
 
 
+def hull(boxes: Sequence[Box]) -> Box:
+    """The smallest box around some boxes."""
+    starts, stops = zip(*((box.start, box.stop) for box in boxes), strict=True)
+    return Box(tuple(map(min, *starts, starts[0])), tuple(map(max, *stops, stops[0])))
+
+
+def _part_grid(shape: Sequence[int], parts: Sequence[Part]) -> Grid | None:
+    """The grid that is cut at the bounds of all parts; None if a part is more than one box of it."""
+    cuts = []
+    for axis, length in enumerate(shape):
+        bounds = {0, length, *(bound for box, _ in parts for bound in (box.start[axis], box.stop[axis]))}
+        cuts.append([stop - start for start, stop in pairwise(sorted(bounds))])
+    grid = Grid(tuple(map(Axis.of, cuts)))
+    for box, _ in parts:
+        index = [axis.index(x) for axis, x in zip(grid.axes, box.start, strict=True)]
+        if grid.box(index) != box:
+            return None
+    return grid
+
+
 def _keep() -> None:
     """The caller keeps the memory of the result."""
+
+
+class _Copies:
+    """Copies elements into the arrays that they belong to."""
+
+    def __init__(self, parts: Sequence[Part], fill: Array) -> None:
+        self._parts, self._fill = parts, fill
+        self._starts = np.array([box.start for box, _ in parts], np.int64)
+        self._stops = np.array([box.stop for box, _ in parts], np.int64)
+
+    def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:  # noqa: ARG002 - arrays are no window
+        """Copy elements into every array that they meet."""
+        wanted = loaded.wanted
+        meets = (self._starts < wanted.stop).all(axis=1) & (self._stops > wanted.start).all(axis=1)
+        for place in np.flatnonzero(meets).tolist():
+            box, out = self._parts[place]
+            if shared := box.intersect(wanted):
+                here = part(out, shared.within(box))
+                here[...] = self._fill if loaded.array is None else part(loaded.array, shared.within(loaded.box))
+        return []
 
 
 class _Samples:

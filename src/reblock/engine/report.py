@@ -11,7 +11,7 @@ from reblock.units import format_seconds, format_size
 
 @dataclass
 class Times:
-    """Where the time of a run went, in seconds summed over all threads, except `wait`.
+    """Where the time of a run went: seconds summed over all threads, except `wait`.
 
     Reading and writing are measured by the clock, because threads wait for the device. Decoding, scattering and
     encoding are measured by the processor, so that threads which share a core are not counted twice.
@@ -113,9 +113,9 @@ class Report:
     """Where the time went."""
 
     passes: tuple[Measured, ...] = field(default=(), repr=False)
-    """What was measured of each pass."""
+    """Measurements of each pass."""
     engine: str = ""
-    """What moved the bytes: `compiled`, or `numpy` where the compiled engine cannot be used."""
+    """The engine that moved the bytes: `compiled`, or `numpy` if the compiled one cannot be used."""
 
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"

@@ -1,9 +1,9 @@
-"""Source state: what the files of a source look like when a run begins, and whether they still look like that.
+"""Source state: records the files of a source when a run begins, and checks later whether they have changed.
 
 A run reads the array that existed when it began. Its files are checked at the start, at each read and at the end ::
 
-    start     all files of the region   → two sums, how many are there, the newest change; a stamp for each object
-    reading   the file that was opened, or is not there   → its stamp must be that of the start
+    start     all files of the region   → two sums, the number of files, the newest change; a stamp for each object
+    reading   the file that was opened, or is missing   → its stamp must be that of the start
     end       all files again           → the sums must be those of the start
 
 The sums do not depend on the order of files, and take no memory; the journal keeps them, so that a resumed run can
@@ -55,7 +55,7 @@ class SourceSnapshot(NamedTuple):
     """All files of a source at one moment."""
 
     firm: int
-    """Sum of all that changes only with the bytes."""
+    """Sum of everything that changes only with the bytes."""
     full: int
     """The same with the times of the last change of inodes."""
     present: int

@@ -1,6 +1,6 @@
 """View: a source store seen through a crop and an axis permutation.
 
-Everything above a view thinks in the target's axes; only `View` knows the store's own numbering.
+Everything above a view uses the target's axes; only `View` knows the store's own numbering.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class View:
 
     @classmethod
     def whole(cls, store: Store) -> View:
-        """All of a store, axes as they are."""
+        """All of a store, with its own axes."""
         return cls(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)))
 
     def in_parts(self) -> View | None:
-        """The same view with parts of chunks for units; None where the codec does not decode them one by one."""
+        """The same view with parts of chunks as units; None if the codec cannot decode them separately."""
         parts = self.store.divided() if isinstance(self.store, Divisible) else None
         return None if parts is None else replace(self, store=parts)
 
@@ -51,7 +51,7 @@ class View:
         parts = self.in_parts() if plan.divided else None
         if parts is None:
             how = "in parts" if plan.divided else "whole"
-            raise UsageError(f"the plan reads chunks {how}, and those of {self.store.location} cannot be read so")
+            raise UsageError(f"the plan reads chunks {how}, but those of {self.store.location} cannot be read that way")
         return parts
 
     @property
@@ -134,7 +134,7 @@ def shaped(flat: Flat, box: Box, layout: Layout) -> Array:
 
 
 def part(array: Array, box: Box) -> Array:
-    """A box of an array, always a view, also where there are no axes."""
+    """A box of an array, always as a view, even without axes."""
     index: Any = (*box.slices, ...)
     found: Array = array[index]
     return found

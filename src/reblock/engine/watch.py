@@ -1,4 +1,4 @@
-"""Watch: what connects a pass with its caller while it runs: progress, cancellation, ledger, state of the source."""
+"""Watch: connects a running pass with its caller: progress, cancellation, ledger and state of the source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cancelled = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Watch:
-    """The connections of a running pass with its caller."""
+    """The connections of a running pass to its caller."""
 
     progress: Progress | None = None
     """Called with the progress of passes."""

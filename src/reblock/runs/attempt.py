@@ -20,7 +20,6 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
-from reblock.cost.estimate import scratch_bytes
 from reblock.engine import Measured, View, Watch, digest, execute_plan, native
 from reblock.errors import (
     ChangedError,
@@ -43,10 +42,12 @@ from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
 from reblock.runs.scratch import KeptScratch, kept_folder, remove_kept
 from reblock.runs.source import Source
-from reblock.runs.space import Need, check_space, foresee, need_of
-from reblock.runs.staging import Staging, check_folder
+from reblock.runs.space import check_space, foresee, need_of, needs_of_scratch
+from reblock.runs.staging import Staging
 from reblock.runs.unfinished import finished_part, remove_listed_scratch
-from reblock.storage.location import Location
+from reblock.storage import registry
+from reblock.storage.location import Location, absolute
+from reblock.storage.media.registry import target_medium
 
 #: A hundredth of an array may wait to be made durable, however small the memory budget is.
 _PARTS = 100
@@ -102,7 +103,12 @@ class Attempt:
     @property
     def _scratch(self) -> str:
         """The path by which intermediate arrays must be opened while the lock is held."""
-        return self._kept_scratch or self.staging.scratch
+        return self._kept_scratch or self.staging.workspace.scratch
+
+    @property
+    def _elsewhere(self) -> dict[str, Any]:
+        """The argument of a format that names a medium other than local files."""
+        return registry.elsewhere(self.staging.medium)
 
     @cached_property
     def _source(self) -> Source:
@@ -136,13 +142,13 @@ class Attempt:
 
     def look(self) -> list[str]:
         """Notes on how `run` would begin; raises what it would raise, and touches nothing."""
-        self.staging.look()
+        self.staging.workspace.look()
         boxes = done = 0
         if self.is_made():
             return self.notes
         with self.staging.looking() as journal:
             if journal is not None and self._is_left(journal):
-                if self._is_published(journal):
+                if self.staging.is_published(journal):
                     return [f"{self.target} is already complete: a run would only remove leftovers of the last one"]
                 boxes, done = finished_part(journal)
         self._check_place()
@@ -157,10 +163,10 @@ class Attempt:
         journal = self._find()
         if journal is not None:
             self._follow(journal)
-        if journal is not None and self._is_published(journal):
+        if journal is not None and self.staging.is_published(journal):
             self._take_over((journal.complete() or {}).get("digest"), "an earlier run only had to clean up")
         else:
-            self.staging.restore()
+            self.staging.workspace.restore()
             if not self.is_made():
                 self._check_place()
                 self._work(self._begin() if journal is None else journal)
@@ -172,10 +178,10 @@ class Attempt:
     # ---------------------------------------------------------------- what is there
     def is_made(self) -> bool:
         """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
-        if self.is_done or not self.exist_ok or not os.path.lexists(self.staging.target):
+        if self.is_done or not self.exist_ok or not self.staging.workspace.has_target:
             return self.is_done
         try:
-            record = self.format.open(self.target.path, self.target.inner).schema.record
+            record = self.format.open(self.target.path, self.target.inner, **self._elsewhere).schema.record
         except StorageError as error:
             record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error}"
         else:
@@ -204,16 +210,16 @@ class Attempt:
         journal = self.staging.find_journal()
         if journal is None:
             done = self.staging.find_done()
-            if done is not None and done.header["problem"] == self._problem and self._is_published(done):
+            if done is not None and done.header["problem"] == self._problem and self.staging.is_published(done):
                 return done
-            self.staging.clear()
+            self.staging.workspace.clear()
             return None
         if self._is_ours(journal):
             return journal
         if began_with_object(journal.header):
             remove_listed_scratch(journal.header)
             self.notes.append("an unfinished run that read an object was removed: it could not be resumed")
-        self.staging.clear()
+        self.staging.workspace.clear()
         return None
 
     def _follow(self, journal: Journal) -> None:
@@ -222,7 +228,7 @@ class Attempt:
             raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
         began = journal.header["scratch"]
         if self.plan.scratch and self.scratch is not None and began != self._kept_scratch:
-            here = os.path.abspath(self.scratch)
+            here = absolute(self.scratch)
             if began is None or os.path.dirname(began) != here:
                 where = "beside the target" if began is None else f"in {os.path.dirname(began)}"
                 raise UnfinishedError(
@@ -238,17 +244,17 @@ class Attempt:
 
     def _is_left(self, journal: Journal) -> bool:
         """The same without the lock: nothing may be removed."""
-        if os.path.lexists(self.staging.journal):
+        if self.staging.workspace.has_log:
             return self._is_ours(journal)
         # A finished run left it.
-        return journal.header["problem"] == self._problem and self._is_published(journal)
+        return journal.header["problem"] == self._problem and self.staging.is_published(journal)
 
     def _is_ours(self, journal: Journal) -> bool:
         """Whether a journal belongs to this problem; False if it is useless, an error if it may still be needed."""
         before = journal.header["problem"]
         if before == self._problem:
             return True
-        if self._is_published(journal) or began_with_object(journal.header):
+        if self.staging.is_published(journal) or began_with_object(journal.header):
             return False
         advice = f"{command('clean', self.target.path)} removes it"
         began = journal.header["request"].get("source")
@@ -271,37 +277,30 @@ class Attempt:
             f"({'; '.join(differences(before, self._problem))}): {advice}, the command that began it resumes it"
         )
 
-    def _is_published(self, journal: Journal) -> bool:
-        complete = journal.complete()
-        return complete is not None and self.staging.published(complete["inode"])
-
     # ---------------------------------------------------------------- what must be there
     def _check_place(self) -> None:
         """Raise if the target or the scratch folder cannot be made."""
         self.staging.check()
         if self.plan.scratch and self._kept_scratch is not None:
-            check_folder(os.path.dirname(self._kept_scratch), "the scratch folder")
+            folder = os.path.dirname(self._kept_scratch)
+            target_medium(folder).check_folder(folder, "the scratch folder")
 
     def _check_room(self, done: int, *, resumed: bool) -> list[str]:
         """Check the free space for what is still to be written; `done` bytes of the target are finished."""
         foreseen = foresee(self.format, self.target, self.schema)
         layout = self.format.layout(self.schema)
-        needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.reach, done=done)]
+        needs = [need_of(layout, foreseen, self.staging.parent, begun=self.staging.workspace.reach, done=done)]
         if self.plan.scratch and not resumed:
             folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
-            counts = [layout.objects.count for layout in self.plan.scratch]
-            places = self.plan.along("", folder, self.staging.parent)[1:-1]
-            files = {place: max(n for n, at in zip(counts, places, strict=True) if at == place) for place in places}
-            # The bytes of arrays in the target's space are already counted for the target.
-            needs += [
-                Need(place, scratch_bytes(self.plan) if place == folder else 0, n, certain=True)
-                for place, n in files.items()
-            ]
+            needs += needs_of_scratch(self.plan, folder, self.staging.parent)
         return check_space(needs)
 
     # ---------------------------------------------------------------- the work
     def _begin(self) -> Journal:
         self._remove_scratch()
+        if self.staging.workspace.has_target and not self.staging.workspace.swaps:
+            where = self.staging.medium.name
+            self.notes.append(f"the old array is removed before the new one is written: {where} cannot swap arrays")
         header = {
             "problem": self._problem,
             "plan": self.plan.to_json(),
@@ -333,7 +332,7 @@ class Attempt:
         with self._kept(ledger), self._disk_errors():
             with (
                 ledger,
-                KeptScratch(self.plan, self._scratch, ledger, target_folder=self.staging.scratch) as scratch,
+                KeptScratch(self.plan, self._scratch, ledger, target_folder=self.staging.workspace.scratch) as scratch,
             ):
                 self._between = scratch
                 store = self._open(journal, ledger)
@@ -346,32 +345,32 @@ class Attempt:
                     with suppress(ReblockError):
                         store.abort()
                     raise
-                ledger.note(complete={"inode": self.staging.inode(), "digest": self.sums})
+                ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums})
             self.staging.check_replaced()
             self.staging.publish()
 
     def _check(self) -> None:
         """Raise if the source has changed, or if the folders that we write in were moved."""
         self._source.check()
-        self.staging.check_place()
+        self.staging.workspace.check_place()
         if self._between is not None:
             self._between.check_place()
 
     def _open(self, journal: Journal, ledger: GroupCommit) -> Store:
         """The array that is being built: reopened or new."""
-        last, path = len(self.plan.passes) - 1, self.staging.path
+        last, path = len(self.plan.passes) - 1, self.staging.workspace.array
         sweep = self.plan.passes[last]
         store: Store | None = None
         if any(group.number == last for group in journal.groups()):
             try:
-                store = self.format.reopen(path, self.target.inner, self.schema)
+                store = self.format.reopen(path, self.target.inner, self.schema, **self._elsewhere)
             except StorageError as error:
                 self.notes.append(f"the finished part could not be opened and was made again: {error}")
                 ledger.note(forget=[last])
         if store is None:
-            self.staging.clear_array()
-            store = self.format.create(path, self.target.inner, self.schema)
-        side = destination_of(store, sweep, self.staging.reach)
+            self.staging.workspace.clear_array()
+            store = self.format.create(path, self.target.inner, self.schema, **self._elsewhere)
+        side = destination_of(store, sweep, self.staging.workspace.reach)
         ledger.watch(last, side)
         finished, sums, failed = find_finished(journal, last, sweep, side, self.plan.memory_bytes, self.cancelled)
         ledger.trust(last, finished, sums)
@@ -426,7 +425,7 @@ class Attempt:
                 error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
             if self._source.is_object or (not ledger.commits and not self._found):
                 with suppress(ReblockError):
-                    self.staging.forget_journal()
+                    self.staging.workspace.forget_log()
                 with suppress(ReblockError):
                     self._remove_scratch()
                 raise

@@ -5,13 +5,13 @@
     $XDG_CACHE_HOME/reblock/speeds.json        (~/.cache/reblock/speeds.json)
     {"version": 1, "hosts": {HOST: {SUBJECT: {QUANTITY: [the last samples, the newest last]}}}}
 
-A subject is the machine or one of its devices, a quantity such as `read large` or `encode gzip:9`. What is taken of
-several samples is their median, so that one odd run does no harm.
+A subject is the machine or one of its devices. Quantities have names such as `read large` or `encode gzip:9`.
+Predictions use the median of the samples, so one odd run does no harm.
 
-Nothing here may disturb a run. A file that cannot be read, is not ours, is too large or holds anything unexpected
-counts as empty; one that cannot be written is left alone. It is replaced in one step, so readers never see half of
-it. Of two runs that end in the same moment, one may be forgotten. The environment variable REBLOCK_CACHE=off switches
-all of this off.
+Nothing here may disturb a run. A file that cannot be read, belongs to another user, is too large or has unexpected
+content counts as empty. A file that cannot be written is left alone. The file is replaced atomically, so readers never
+see half of it. If two runs end at the same moment, the measurements of one may be lost. The environment variable
+REBLOCK_CACHE=off disables the file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-#: Set to "off", this environment variable keeps runs from reading and leaving measurements.
+#: If this environment variable is "off", runs neither use nor keep measurements.
 SWITCH = "REBLOCK_CACHE"
 VERSION = 1
-#: Most bytes of the file.
+#: The largest size of the file in bytes.
 MAX_BYTES = 256 << 10
-#: Samples that are kept of a quantity.
+#: Samples that are kept for each quantity.
 MAX_SAMPLES = 9
-#: Hosts, subjects of a host, quantities of a subject, and characters of a name.
+#: The most hosts, subjects of a host, quantities of a subject, and characters of a name.
 MAX_HOSTS, MAX_SUBJECTS, MAX_QUANTITIES, MAX_NAME = 8, 32, 64, 160
-#: Numbers that can be a speed or a time.
+#: Smallest and largest plausible speed or time.
 LEAST, MOST = 1e-12, 1e15
 #: Quantity that counts the runs on a device.
 RUNS = "runs"
@@ -68,7 +68,7 @@ class Experience:
         return ordered[middle] if len(found) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
     def runs(self, subject: str) -> int:
-        """How many runs have measured a device."""
+        """Number of runs that measured a device."""
         return int(sum(self.samples.get(subject, {}).get(RUNS, ())))
 
 
@@ -78,7 +78,7 @@ def is_on() -> bool:
 
 
 def recall() -> Experience:
-    """What was measured on this host; empty where nothing was, or where it cannot be used."""
+    """The measurements of this host; empty if there are none, or if they cannot be used."""
     path = _path()
     if path is None:
         return Experience()
@@ -86,7 +86,7 @@ def recall() -> Experience:
 
 
 def keep(samples: Iterable[Sample]) -> None:
-    """Add samples to those of earlier runs; whatever goes wrong is ignored."""
+    """Add samples to those of earlier runs; errors are ignored."""
     path = _path()
     fresh = [one for one in samples if _is_name(one.subject) and _is_name(one.quantity) and _is_number(one.value)]
     if path is None or not fresh:
@@ -94,7 +94,7 @@ def keep(samples: Iterable[Sample]) -> None:
     hosts = _hosts(path)
     known = hosts.pop(_host(), {})
     for subject, quantity, value in fresh:
-        # What is used moves to the end; what is not used for long is dropped first.
+        # Recently used entries move to the end; the oldest are dropped first.
         quantities = known[subject] = known.pop(subject, {})
         before = quantities.pop(quantity, [])
         after = [sum(before) + value] if quantity == RUNS else [*before, value]
@@ -109,12 +109,12 @@ def keep(samples: Iterable[Sample]) -> None:
 
 # ---------------------------------------------------------------- the file
 def _path() -> str | None:
-    """Where the file is; None where it is switched off, or where there is no such place."""
+    """Path of the file; None if it is disabled, or if there is no cache folder."""
     if not is_on():
         return None
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
-        # The specification has relative paths ignored.
+        # The XDG specification says to ignore relative paths.
         base = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "reblock", "speeds.json") if os.path.isabs(base) else None
 
@@ -124,7 +124,7 @@ def _host() -> str:
 
 
 def _hosts(path: str) -> dict[str, Samples]:
-    """What the file holds of all hosts, as far as it is sound."""
+    """The valid content of the file, for all hosts."""
     try:
         content = json.loads(_read(path))
     except (OSError, ValueError, RecursionError, MemoryError):
@@ -146,7 +146,7 @@ def _hosts(path: str) -> dict[str, Samples]:
 
 
 def _sound(value: Any, most: int) -> dict[str, Any]:
-    """A JSON object with names that can be ours, not too many of them."""
+    """A JSON object if it has valid names, and not too many; else an empty one."""
     if not isinstance(value, dict) or len(value) > most:
         return {}
     return {name: inner for name, inner in value.items() if _is_name(name)}
@@ -167,7 +167,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """The bytes of a regular file that belongs to us; a pipe in its place must not block."""
+    """The bytes of a regular file that belongs to this user; opening must not block on a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         found = os.fstat(descriptor)
@@ -179,7 +179,7 @@ def _read(path: str) -> bytes:
 
 
 def _replace(path: str, hosts: dict[str, Samples]) -> None:
-    """Put a new file in the place of the old one; what was not used for longest is left out if it is too large."""
+    """Replace the file; if it would be too large, the entries that were unused for longest are dropped."""
     while len(content := json.dumps({"version": VERSION, "hosts": hosts}).encode()) > MAX_BYTES:
         oldest = next(iter(hosts.values()))
         if len(hosts) > 1 or not oldest:
@@ -202,6 +202,6 @@ def _replace(path: str, hosts: dict[str, Samples]) -> None:
 
 
 def _trim(found: dict[str, Any], most: int) -> None:
-    """Drop what was added first."""
+    """Drop the oldest entry."""
     while len(found) > most:
         del found[next(iter(found))]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from threading import Condition, Lock, Thread
@@ -26,9 +27,10 @@ from typing import Self
 import numpy as np
 
 from reblock.model import Finished, Pass, Store, Sums, TransferMode
+from reblock.model.workspace import TargetMedium
 from reblock.runs.journal import Group, Integers, Journal
 from reblock.runs.numbers import Numbers
-from reblock.storage.media import durable
+from reblock.storage.media.registry import target_medium
 
 #: Called with the numbers of boxes that have become durable.
 Listener = Callable[[Integers], None]
@@ -49,6 +51,11 @@ class Destination:
     alone: bool
     """Whether every box is a file of its own, whose times show whether it was changed."""
 
+    @cached_property
+    def medium(self) -> TargetMedium:
+        """The medium of the folder."""
+        return target_medium(self.root)
+
 
 class GroupCommit:
     """The ledger of a run that keeps a journal; a context that ends with the last commit."""
@@ -64,12 +71,12 @@ class GroupCommit:
     ) -> None:
         """At most `most_bytes` wait. `unchanged` is called before each line and raises if the source has changed.
 
-        `settle` reads the state of durable files, if there is a faster way than `durable.settle`.
+        `settle` reads the state of durable local files, if there is a faster way than that of the medium.
         """
         self.digest = digest
         self._journal = journal
         self._enough, self._most = max(most_bytes // 2, 1), max(most_bytes, 1)
-        self._unchanged, self._settle = unchanged, settle or durable.settle
+        self._unchanged, self._settle = unchanged, settle
         self._sides: dict[int, Destination] = {}
         self._finished: dict[int, Numbers] = {}
         self._listeners: dict[int, Listener] = {}
@@ -196,11 +203,13 @@ class GroupCommit:
 
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
-        durable.make_durable({box.path for box in boxes if box.path}, side.root)
+        medium = side.medium
+        medium.sync_all({box.path for box in boxes if box.path}, side.root)
         if not all(box.path for box in boxes):
             side.store.checkpoint()
         self._unchanged()
         boxes = sorted(boxes, key=attrgetter("number"))
+        settle = self._settle if self._settle is not None and medium.is_local else medium.settle
         group = Group(
             sweep,
             np.array([box.number for box in boxes], np.uint64),
@@ -208,7 +217,7 @@ class GroupCommit:
             np.fromiter(chain.from_iterable(box.sums for box in boxes), np.uint64).reshape(-1, 2)
             if self.digest
             else None,
-            stamps(self._settle([box.path for box in boxes])) if side.alone else None,
+            stamps(settle([box.path for box in boxes])) if side.alone else None,
         )
         with self._writing:
             self._journal.append(group.to_json())

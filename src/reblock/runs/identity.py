@@ -95,6 +95,7 @@ def _describe(schema: Schema) -> dict[str, Any]:
         "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
         "shards": None if schema.shards is None else list(schema.shards),
         "order": list(schema.order),
+        **({"chunk order": schema.chunk_order} if schema.chunk_order else {}),
         "codec": str(schema.codec),
         "fill value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
         "axes": None if schema.axes is None else list(schema.axes),

@@ -1,4 +1,4 @@
-"""Journal: an append-only file that states the problem of a run and its finished write boxes.
+"""Journal: an append-only log that states the problem of a run and its finished write boxes.
 
 ::
 
@@ -16,9 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +25,11 @@ import numpy.typing as npt
 
 from reblock.errors import FormatError, command
 from reblock.model.ledger import Sums
-from reblock.storage.media.files import disk_errors, flush, flush_data, open_regular, sync, write_file
+from reblock.model.workspace import Log
 
 #: Version of the journal.
 VERSION = 3
 _SUM_BYTES = 8
-#: The longest line that is read.
-_LONGEST = 1 << 30
 
 Integers = npt.NDArray[np.uint64]
 
@@ -85,62 +81,50 @@ class Group:
 class Journal:
     """The journal of one run."""
 
-    def __init__(self, path: str, header: dict[str, Any], trusted: int, at: int | None = None) -> None:
-        """`trusted` is the trusted length of the file, `at` the handle of its folder, if there is one."""
-        self.path = path
-        self._at = at
+    def __init__(self, log: Log, header: dict[str, Any], trusted: int) -> None:
+        """`trusted` is the number of bytes of the log's trusted lines."""
+        self.log = log
         self.header = header
         self.trusted = trusted
 
     @classmethod
-    def create(cls, path: str, header: dict[str, Any], *, at: int | None = None) -> Journal:
-        """A new, durable journal; it exists with its whole header or not at all.
-
-        With `at`, the handle of a folder, only the last name of the path counts.
-        """
+    def create(cls, begin: Callable[[bytes], Log], header: dict[str, Any]) -> Journal:
+        """A new, durable journal in the log that `begin` makes with its first line."""
         header = {"journal": VERSION, **header}
-        line, draft = _seal(header), path + ".new"
-        with disk_errors("create", path):
-            old, new = (draft, path) if at is None else (os.path.basename(draft), os.path.basename(path))
-            with suppress(FileNotFoundError):
-                os.unlink(old, dir_fd=at)
-            write_file(draft, line, at=at)
-            os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
-            if at is not None:
-                flush(at)
-        if at is None:
-            sync(os.path.dirname(path))
-        sync(os.path.dirname(os.path.dirname(path)))
-        return cls(path, header, len(line), at)
+        line = _seal(header)
+        return cls(begin(line), header, len(line))
 
     @classmethod
-    def open(cls, path: str, *, at: int | None = None) -> Journal | None:
-        """An existing journal, or None. Links are not followed, and pipes are not waited for."""
-        with disk_errors("read", path):
-            try:
-                descriptor = open_regular(path, os.O_RDONLY, at=at)
-            except FileNotFoundError:
-                return None
-            with open(descriptor, "rb") as file:
-                header = _open_line(file.readline(_LONGEST))
-                if header is None or header.get("journal") != VERSION:
-                    raise FormatError(
-                        f"{path} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
-                    )
-                trusted = file.tell()
-                while (line := file.readline(_LONGEST)) and _open_line(line) is not None:
-                    trusted += len(line)
-        return cls(path, header, trusted, at)
+    def open(cls, log: Log | None) -> Journal | None:
+        """The journal in a log, or None if there is none."""
+        if log is None:
+            return None
+        found = log.lines()
+        first = next(found, b"")
+        header = _open_line(first)
+        if header is None or header.get("journal") != VERSION:
+            raise FormatError(
+                f"{log.key} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
+            )
+        trusted = len(first)
+        for line in found:
+            if _open_line(line) is None:
+                break
+            trusted += len(line)
+        return cls(log, header, trusted)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The trusted lines after the header."""
-        with disk_errors("read", self.path), open(open_regular(self.path, os.O_RDONLY, at=self._at), "rb") as file:
-            file.readline(_LONGEST)
-            while file.tell() < self.trusted:
-                line = _open_line(file.readline(_LONGEST))
-                if line is None:
-                    raise FormatError(f"{self.path} changed while it was read")
+        found, done = self.log.lines(), 0
+        for text in found:
+            if (line := _open_line(text)) is None:
+                break
+            if done:
                 yield line
+            done += len(text)
+            if done >= self.trusted:
+                return
+        raise FormatError(f"{self.log.key} changed while it was read")
 
     def groups(self) -> Iterator[Group]:
         """Finished boxes that still count, without those that were dropped later."""
@@ -169,20 +153,9 @@ class Journal:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line, which is durable when this returns; the untrusted end is cut off first."""
-        data = memoryview(_seal(line))
-        with disk_errors("write", self.path):
-            descriptor = open_regular(self.path, os.O_WRONLY, at=self._at)
-            try:
-                if os.fstat(descriptor).st_size != self.trusted:
-                    os.ftruncate(descriptor, self.trusted)
-                end = self.trusted
-                while data:
-                    written = os.pwrite(descriptor, data, end)
-                    data, end = data[written:], end + written
-                flush_data(descriptor)
-            finally:
-                os.close(descriptor)
-        self.trusted = end
+        data = _seal(line)
+        self.log.append(data, self.trusted)
+        self.trusted += len(data)
 
 
 def to_ranges(numbers: Integers) -> list[list[int]]:

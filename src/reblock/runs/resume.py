@@ -17,7 +17,6 @@ from reblock.runs.group_commit import Destination, GroupCommit, destination_of, 
 from reblock.runs.journal import Group, Integers, Journal
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import KeptScratch, are_few, remove_files, unfinished
-from reblock.storage.media.durable import looks
 
 
 def find_finished(
@@ -57,7 +56,7 @@ def find_finished(
     lost = np.setdiff1d(np.concatenate(bad), boxes)
     if side.alone:
         # The wrong file may be longer than the one that will be written.
-        remove_files(_paths(side, sweep, lost))
+        remove_files(side.medium, _paths(side, sweep, lost))
     return Numbers.of(boxes), total, int(lost.size)
 
 
@@ -66,7 +65,7 @@ def _holds(
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
-        holds = stamps(looks(_paths(side, sweep, group.boxes))) == group.stamps
+        holds = stamps(side.medium.stamps(_paths(side, sweep, group.boxes))) == group.stamps
     elif group.sums is None:
         return ~holds
     if group.sums is not None:
@@ -110,7 +109,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
             ledger.trust(number, finished | Numbers.of(needless), sums)
             if side.alone and are_few(plan, number):
                 open_boxes = np.flatnonzero(unfinished(sweep.writes, finished)).astype(np.uint64)
-                remove_files(_paths(side, sweep, open_boxes))
+                remove_files(side.medium, _paths(side, sweep, open_boxes))
     return failed
 
 

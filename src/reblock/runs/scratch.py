@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,12 +23,14 @@ import numpy.typing as npt
 from reblock.errors import DiskError, UsageError
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
-from reblock.model import Layout, Plan, Schema, Store
+from reblock.model import Plan, Schema, Store
+from reblock.model.workspace import Folder, TargetMedium
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.journal import Integers
 from reblock.runs.numbers import Numbers
 from reblock.storage import registry
-from reblock.storage.media.private import PrivateFolder
+from reblock.storage.location import absolute
+from reblock.storage.media.registry import medium_of, target_medium
 
 _FORMAT = "rawblocks"
 _KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
@@ -38,68 +38,29 @@ _KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
 _MANY_BOXES = 1 << 17
 
 
-class ScratchFolder:
-    """A folder for the intermediate arrays of one run, which is removed at its end."""
-
-    def __init__(self, plan: Plan, parent: str) -> None:
-        self._plan = plan
-        self._parent = parent
-        self.folder = ""
-
-    def __enter__(self) -> Self:
-        if self._plan.scratch:
-            try:
-                self.folder = tempfile.mkdtemp(prefix=".reblock-scratch-", dir=self._parent)
-            except OSError as error:
-                raise DiskError.wrap(error, doing="creating a scratch folder in", path=self._parent) from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def make(self, number: int) -> Store:
-        """A fresh, empty intermediate array."""
-        return registry.get(_FORMAT).create(self.path(number), "", self.schema(number))
-
-    def drop(self, number: int) -> None:
-        """Remove an intermediate array."""
-        shutil.rmtree(self.path(number), ignore_errors=True)
-
-    def path(self, number: int) -> str:
-        """The path of an intermediate array."""
-        return os.path.join(self.folder, str(number))
-
-    def schema(self, number: int) -> Schema:
-        """The schema of an intermediate array."""
-        return _schema(self._plan.scratch[number])
-
-
-class KeptScratch(ScratchFolder):
+class KeptScratch:
     """Intermediate arrays that outlive the run, so that another attempt can use them."""
 
     def __init__(self, plan: Plan, folder: str, ledger: GroupCommit, *, target_folder: str | None = None) -> None:
         """`target_folder` holds the arrays that the plan keeps in the target's space; None = `folder` holds all."""
-        super().__init__(plan, os.path.dirname(folder))
+        self._plan = plan
         self.folder = folder
-        self._private: PrivateFolder | None = None
+        self._private: Folder | None = None
         self._target_folder = target_folder if plan.scratch_in_target and target_folder != folder else None
-        self._in_target: PrivateFolder | None = None
+        self._in_target: Folder | None = None
         self._ledger = ledger
         self._found: dict[int, Store] = {}
         self._spent: dict[int, Spent] = {}
 
     def __enter__(self) -> Self:
         if self._plan.scratch:
-            self._private = PrivateFolder.make(self.folder)
+            self._private = _make_private(self.folder)
             self.folder = self._private.reach
             if self._target_folder is not None:
-                self._in_target = PrivateFolder.make(self._target_folder)
+                self._in_target = _make_private(self._target_folder)
         return self
 
-    def _private_of(self, number: int) -> PrivateFolder | None:
+    def _private_of(self, number: int) -> Folder | None:
         """The folder that holds one array."""
         return self._in_target if self._in_target is not None and self._plan.in_target(number) else self._private
 
@@ -128,7 +89,8 @@ class KeptScratch(ScratchFolder):
 
     def reopen(self, number: int) -> Store:
         """Reopen an array that an earlier attempt has begun; StorageError if that is impossible."""
-        self._found[number] = registry.get(_FORMAT).reopen(self.path(number), "", self.schema(number))
+        path, schema = self.path(number), scratch_schema(self._plan, number)
+        self._found[number] = registry.get(_FORMAT).reopen(path, "", schema, medium=medium_of(path))
         return self._found[number]
 
     def make(self, number: int) -> Store:
@@ -136,14 +98,14 @@ class KeptScratch(ScratchFolder):
         store = self._found.get(number)
         if store is None:
             self._remove(number)
-            store = super().make(number)
+            store = make_scratch(self._plan, number, self.path(number))
         if not self._plan.interleaved:
             # Interleaved passes reuse the same array for every task: only their result counts.
             side = destination_of(store, self._plan.passes[number], self.folder_of(number))
             self._ledger.watch(number, side)
             if side.alone and are_few(self._plan, number):
                 made, finished = self._plan.passes[number + 1].writes, self._ledger.finished(number + 1)
-                spent = self._spent[number] = Spent(store, made, finished)
+                spent = self._spent[number] = Spent(store, made, finished, side.medium)
                 self._ledger.listen(number + 1, spent)
         return store
 
@@ -165,11 +127,12 @@ class KeptScratch(ScratchFolder):
 class Spent:
     """Removes the blocks of an intermediate array that are no longer needed, in a thread of its own."""
 
-    def __init__(self, store: Store, writes: Grid, finished: Numbers) -> None:
+    def __init__(self, store: Store, writes: Grid, finished: Numbers, medium: TargetMedium) -> None:
         """`writes` are the boxes that are made of the array, some of which were finished before."""
         self._store, self._writes = store, writes
         self._unfinished = unfinished(writes, finished)
         self._left = self._needed()
+        self._medium = medium
         self._remover = ThreadPoolExecutor(1, "reblock-remove")
 
     def __call__(self, boxes: Integers) -> None:
@@ -180,7 +143,7 @@ class Spent:
         if gone.size:
             paths = [self._store.place(tuple(index)).path for index in gone.tolist()]
             with suppress(RuntimeError):  # closed meanwhile
-                self._remover.submit(remove_files, paths)
+                self._remover.submit(remove_files, self._medium, paths)
 
     def close(self) -> None:
         """Stop removing; remaining blocks are left."""
@@ -203,28 +166,28 @@ def unfinished(writes: Grid, finished: Numbers) -> npt.NDArray[np.bool_]:
     return found.reshape(writes.counts)
 
 
-def remove_files(paths: Sequence[str]) -> None:
-    """Remove files in one of our folders, if they exist.
+def remove_files(medium: TargetMedium, paths: Sequence[str]) -> None:
+    """Remove objects in one of our folders, if they exist.
 
-    A file that cannot be removed now is tried again, and reported, when the whole folder is removed.
+    An object that cannot be removed now is tried again, and reported, when the whole folder is removed.
     """
     for path in paths:
-        with suppress(OSError):
+        with suppress(DiskError):
             try:
-                os.unlink(path)
-            except IsADirectoryError:
-                shutil.rmtree(path)
+                medium.remove(path)
+            except DiskError:
+                medium.remove_folder(path)  # someone has put a folder into its place
 
 
 def kept_folder(target: str, parent: str) -> str:
     """The folder below `parent` for the intermediate arrays of a target."""
-    name = hashlib.blake2b(os.fsencode(os.path.abspath(target)), digest_size=8).hexdigest()
-    return os.path.join(os.path.abspath(parent), f".reblock-scratch-{name}")
+    name = hashlib.blake2b(os.fsencode(absolute(target)), digest_size=8).hexdigest()
+    return os.path.join(absolute(parent), f".reblock-scratch-{name}")
 
 
 def remove_kept(path: str) -> bool:
     """Remove a folder of intermediate arrays; returns whether it existed. Other contents are left."""
-    folder = PrivateFolder.find(path)
+    folder = target_medium(path).private_folder(path)
     if folder is None:
         return False
     try:
@@ -240,9 +203,24 @@ def remove_kept(path: str) -> bool:
 
 def is_kept_folder(path: str) -> bool:
     """Whether a path is that of a folder of intermediate arrays."""
-    return os.path.isabs(path) and _KEPT_NAME.fullmatch(os.path.basename(path)) is not None
+    return absolute(path) == path and _KEPT_NAME.fullmatch(os.path.basename(path)) is not None
 
 
-def _schema(layout: Layout) -> Schema:
+def _make_private(path: str) -> Folder:
+    """A folder of ours, made if it does not exist."""
+    folder = target_medium(path).private_folder(path, make=True)
+    if folder is None:
+        raise UsageError(f"{path} cannot be made")
+    return folder
+
+
+def make_scratch(plan: Plan, number: int, path: str) -> Store:
+    """A fresh, empty intermediate array at a path."""
+    return registry.get(_FORMAT).create(path, "", scratch_schema(plan, number), medium=medium_of(path))
+
+
+def scratch_schema(plan: Plan, number: int) -> Schema:
+    """The schema of an intermediate array."""
+    layout = plan.scratch[number]
     cuts: list[Cut] = [axis.step or tuple(axis.lengths()) or 1 for axis in layout.objects.axes]
     return Schema(layout.shape, layout.dtype, tuple(cuts), order=layout.order)

@@ -1,20 +1,23 @@
-"""Space: check before a run that the file systems have room for it."""
+"""Space: check before a run that the media have room for it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
+from reblock.cost.estimate import scratch_bytes
 from reblock.errors import SpaceError, StorageError
-from reblock.model import Foreseeable, Format, Layout, Schema, Store
+from reblock.model import Foreseeable, Format, Layout, Plan, Schema, Store
+from reblock.model.medium import Room
+from reblock.storage import registry
 from reblock.storage.location import Location
-from reblock.storage.media.files import disk_errors
+from reblock.storage.media.registry import medium_of, target_medium
 from reblock.units import format_count, format_size
 
 
 @dataclass(frozen=True)
 class Need:
-    """The space that an array will take on a file system."""
+    """The space that an array will take on a medium."""
 
     folder: str
     """Its folder."""
@@ -34,29 +37,38 @@ def need_of(layout: Layout, foreseen: Store | None, folder: str, *, begun: str, 
     raw = not (layout.encoded or layout.indexed)
     if done and layout.shards is not None:
         # Space for a whole file is allocated with its first chunk.
-        done = max(done, _allocated_bytes(begun))
+        done = max(done, target_medium(begun).used_bytes(begun))
     files = 0 if done else 2 if foreseen is None else _files(foreseen)
     return Need(folder, max(_stored_bytes(layout) - done, 0), files, raw)
 
 
+def needs_of_scratch(plan: Plan, folder: str, target_folder: str) -> list[Need]:
+    """The space for the intermediate arrays of a plan, in the scratch folder and in that of the target."""
+    counts = [layout.objects.count for layout in plan.scratch]
+    places = plan.along("", folder, target_folder)[1:-1]
+    files = {place: max(n for n, at in zip(counts, places, strict=True) if at == place) for place in places}
+    # The bytes of arrays in the target's space are already counted for the target.
+    return [Need(place, scratch_bytes(plan) if place == folder else 0, n, certain=True) for place, n in files.items()]
+
+
 def foresee(format: Format, target: Location, schema: Schema) -> Store | None:
     """The future array, for the positions of its objects; None = one file, as far as is known."""
-    return format.foresee(target.path, target.inner, schema) if isinstance(format, Foreseeable) else None
+    if not isinstance(format, Foreseeable):
+        return None
+    return format.foresee(target.path, target.inner, schema, **registry.elsewhere(medium_of(target.path)))
 
 
 def check_space(needs: list[Need]) -> list[str]:
-    """Raise SpaceError if a file system certainly lacks the space; return notes if it may lack it."""
-    together: dict[int, list[Need]] = {}
+    """Raise SpaceError if a medium certainly lacks the space; return notes if it may lack it."""
+    together: dict[str, tuple[Room, list[Need]]] = {}
     for need in needs:
-        with disk_errors("look at", need.folder):
-            together.setdefault(os.stat(need.folder).st_dev, []).append(need)
+        room = medium_of(need.folder).room(need.folder)
+        together.setdefault(room.device, (room, []))[1].append(need)
     notes = []
-    for some in together.values():
-        folder = some[0].folder
-        with disk_errors("look at", folder):
-            found = os.statvfs(folder)
-        free, wanted = found.f_bavail * found.f_frsize, sum(need.bytes for need in some)
-        if free < sum(need.bytes for need in some if need.certain):
+    for room, some in together.values():
+        folder, wanted = some[0].folder, sum(need.bytes for need in some)
+        free = room.free_bytes
+        if free is not None and free < sum(need.bytes for need in some if need.certain):
             raise SpaceError(
                 f"{folder}: {format_size(wanted)} ({wanted} bytes) are to be written and {format_size(free)} ({free} "
                 "bytes) are free: free some space, or choose another place",
@@ -64,17 +76,16 @@ def check_space(needs: list[Need]) -> list[str]:
                 needed=wanted,
                 free=free,
             )
-        if free < wanted:
+        if free is not None and free < wanted:
             notes.append(f"{format_size(free)} are free for {format_size(wanted)} before encoding: it may not fit")
         files = sum(need.files for need in some)
-        # Some file systems create inodes on demand, and report that they have none.
-        if found.f_files and found.f_favail < files:
+        if room.free_objects is not None and room.free_objects < files:
             raise SpaceError(
-                f"{folder}: {format_count(files)} files and folders are to be made and {format_count(found.f_favail)} "
-                "inodes are free: choose larger chunks or shards, or another place",
+                f"{folder}: {format_count(files)} files and folders are to be made and "
+                f"{format_count(room.free_objects)} inodes are free: choose larger chunks or shards, or another place",
                 path=folder,
                 needed=files,
-                free=found.f_favail,
+                free=room.free_objects,
             )
     return notes
 
@@ -85,13 +96,6 @@ def _stored_bytes(layout: Layout) -> int:
     for axis in layout.objects.axes:
         total *= axis.length + axis.lead + axis.trail
     return total
-
-
-def _allocated_bytes(folder: str) -> int:
-    """Bytes that the files below a folder take on disk."""
-    with disk_errors("look at", folder):
-        files = [os.lstat(os.path.join(base, name)) for base, _, names in os.walk(folder) for name in names]
-    return sum(found.st_blocks * 512 for found in files)
 
 
 def _files(store: Store) -> int:

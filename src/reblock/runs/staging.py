@@ -1,301 +1,129 @@
-"""Staging: a new array is built in a hidden folder beside its target, and published by one rename.
+"""Staging: a new array is built out of sight of its readers, under a lock, and then published.
 
-::
-
-    .scan.zarr.reblock/
-      lock        held by the run that works here
-      journal     what is finished, see `journal`
-      array       the future target
-      scratch     intermediate arrays
-      replaced    an old target during its removal, if two folders cannot be swapped in one step
-    .scan.zarr.reblock-done
-                  the journal of a finished run, while the folder is being removed
-
-The folder's name follows from the target's, so the same command finds it again. It is private, see `private`: all work
-in it is relative to its handle.
+The medium's workspace says where, see `reblock.model.workspace`. Here are the rules that hold on every medium: what
+may be replaced, and how the log is read as a journal.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from reblock.errors import DiskError, ReblockError, TargetExistsError, UsageError, option
+from reblock.errors import ReblockError, TargetExistsError, option
 from reblock.runs.journal import Journal
-from reblock.runs.lock import Lock
 from reblock.runs.replace import check_replaceable
-from reblock.storage.media.durable import Name, exchange, rename_new
-from reblock.storage.media.files import disk_errors, flush, kind_of
-from reblock.storage.media.private import PrivateFolder
-
-_ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
-#: The longest part of the target's name that the folder's name repeats, in bytes.
-_LONGEST = 200
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.registry import target_medium
 
 
 class Staging:
-    """The hidden folder in which one target is built; as a context manager, it holds the lock."""
+    """The workspace of one target, and its journal; as a context manager, it holds the lock."""
 
     def __init__(self, target: str, *, overwrite: bool = False) -> None:
-        self.target = target.rstrip("/") or "/"
+        self.medium = target_medium(target)
+        self.workspace = self.medium.workspace(target)
+        self.target = self.workspace.target
         self.overwrite = overwrite
-        parent, name = os.path.split(os.path.abspath(self.target))
-        self.parent = parent
-        self.folder = os.path.join(parent, f".{_shortened(name)}.reblock")
-        self.done = f"{self.folder}-done"
-        self.journal = os.path.join(self.folder, _JOURNAL)
-        self.lock = os.path.join(self.folder, _LOCK)
-        self._held = Lock(self.lock)
-        self._removed = False
-        self.left: list[str] = []
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run's own objects."""
+        return self.workspace.folder
+
+    @property
+    def parent(self) -> str:
+        """The folder of the target."""
+        return self.workspace.parent
+
+    @property
+    def left(self) -> list[str]:
         """Names that were found here and not removed, because they are not ours."""
-
-    # ---------------------------------------------------------------- paths for those who open files below
-    @property
-    def reach(self) -> str:
-        """The path by which formats and the engine must open the folder while the lock is held."""
-        return self._held.folder.reach if self._held.is_held else self.folder
+        return self.workspace.left
 
     @property
-    def path(self) -> str:
-        """The path of the future target."""
-        return os.path.join(self.reach, _ARRAY)
-
-    @property
-    def scratch(self) -> str:
-        """The path of intermediate arrays."""
-        return os.path.join(self.reach, _SCRATCH)
+    def is_there(self) -> bool:
+        """Whether a run has left anything here, or is active."""
+        return self.workspace.is_there
 
     def rename_in(self, error: ReblockError) -> None:
         """Replace the internal path in a message by the folder's ordinary name."""
-        if self.reach != self.folder:
-            error.args = tuple(
-                one.replace(self.reach, self.folder) if isinstance(one, str) else one for one in error.args
-            )
+        reach = self.workspace.reach
+        if reach != self.folder:
+            error.args = tuple(one.replace(reach, self.folder) if isinstance(one, str) else one for one in error.args)
 
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
         """Raise if the target may not be made; touches nothing."""
-        parent = os.path.dirname(self.target) or "."
-        with disk_errors("the target cannot be made:", self.target), suppress(FileNotFoundError, NotADirectoryError):
-            os.lstat(self.target)
+        if self.workspace.has_target:
             if not self.overwrite:
                 raise TargetExistsError(
                     f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
                 )
             check_replaceable(self.target)
-        check_folder(parent, "the target's folder")
+        # Named as the user has typed it.
+        folder = os.path.dirname(self.target) or "." if self.medium.is_local else self.parent
+        self.medium.check_folder(folder, "the target's folder")
 
     def check_replaced(self) -> None:
         """Check that the old target is still an array and nothing else."""
-        if self.overwrite:
+        if self.overwrite and self.workspace.swaps:
             check_replaceable(self.target)
 
-    def check_place(self) -> None:
-        """Raise StorageError if the folder was moved or replaced while we work in it."""
-        self._held.folder.check_place()
-
-    @property
-    def is_there(self) -> bool:
-        """Whether a run has left anything here, or is active."""
-        return os.path.lexists(self.folder) or os.path.lexists(self.done)
-
-    def look(self) -> None:
-        """Raise what entering would raise now, without touching anything."""
-        self._held.look(self.target)
-
     def __enter__(self) -> Self:
-        self._held.take(self.target)
-        self._removed = False
+        self.workspace.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A folder that exists after its removal belongs to another run.
-        if not self._removed and self._held.folder.look(_JOURNAL) is None:
-            # Nothing was begun, or everything is done.
-            with suppress(DiskError):
-                self.remove()
-        self._held.release()
+        self.workspace.__exit__(kind, error, trace)
 
     # ---------------------------------------------------------------- the journal
     def begin_journal(self, header: dict[str, Any]) -> Journal:
         """A new journal."""
-        return Journal.create(self.journal, header, at=self._held.folder.descriptor)
+        return Journal.create(self.workspace.begin_log, header)
 
     def find_journal(self) -> Journal | None:
         """The journal of an earlier attempt."""
-        return Journal.open(self.journal, at=self._held.folder.descriptor)
+        return Journal.open(self.workspace.find_log())
 
     def find_done(self) -> Journal | None:
         """The journal of a finished run that was killed while removing the folder."""
-        with disk_errors("look at", self.done):
-            try:
-                found = os.lstat(self.done)
-            except FileNotFoundError:
-                return None
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{self.done} is {kind_of(found.st_mode)} that reblock did not make: remove it")
-        return Journal.open(self.done)
-
-    def forget_journal(self) -> None:
-        """Remove the journal, which discards all finished boxes."""
-        self._held.folder.remove(_JOURNAL)
+        return Journal.open(self.workspace.find_done())
 
     @contextmanager
     def looking(self) -> Iterator[Journal | None]:
         """The journal, for reading without the lock."""
-        folder = PrivateFolder.find(self.folder)
-        try:
-            found = None if folder is None else Journal.open(self.journal, at=folder.descriptor)
-            yield self.find_done() if found is None else found
-        finally:
-            if folder is not None:
-                folder.close()
+        with self.workspace.looking() as log:
+            yield Journal.open(log)
+
+    def is_published(self, journal: Journal) -> bool:
+        """Whether the target is the array that a journal's run has completed."""
+        complete = journal.complete()
+        return complete is not None and self.workspace.is_published(complete["inode"])
 
     # ---------------------------------------------------------------- the end
     def publish(self) -> None:
-        """Give the finished array its name; an old target exists until the new one does."""
-        here = self._held.folder.descriptor
-        self.check_place()
-        with disk_errors("publishing", self.target), _handle(self.parent) as above:
-            old, new = Name(here, _ARRAY), Name(above, os.path.basename(os.path.abspath(self.target)))
-            if not self.overwrite:
-                try:
-                    rename_new(old, new)
-                except FileExistsError:
-                    raise TargetExistsError(
-                        f"{self.target} was made by another program meanwhile: move it away, "
-                        f"or give {option('overwrite', True)}"
-                    ) from None
-            elif new.is_free or not (old.is_folder or new.is_folder):
-                old.rename(new)
-            elif not exchange(old, new):
-                new.rename(Name(here, _REPLACED))
-                old.rename(new)
-            flush(above)
-
-    def restore(self) -> None:
-        """Restore an old target that a killed run had moved away and not replaced yet."""
-        if self._held.folder.look(_REPLACED) is not None and not os.path.lexists(self.target):
-            with disk_errors("restoring", self.target), _handle(self.parent) as above:
-                name = os.path.basename(os.path.abspath(self.target))
-                rename_new(Name(self._held.folder.descriptor, _REPLACED), Name(above, name))
-                flush(above)
-
-    def published(self, inode: int) -> bool:
-        """Whether the target is the array with this inode number."""
-        try:
-            return os.lstat(self.target).st_ino == inode
-        except OSError:
-            return False
-
-    def inode(self) -> int:
-        """Inode number of the finished array."""
-        found = self._held.folder.look(_ARRAY)
-        if found is None:
-            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            raise DiskError.wrap(missing, doing="look at", path=self.path)
-        return found.st_ino
-
-    def clear(self) -> list[str]:
-        """Remove everything here except the lock, the journal last; returns what was there.
-
-        Only names that runs use are removed; others are listed in `left`.
-        """
-        removed = self._clear()
-        if self._held.folder.look(_JOURNAL) is not None:
-            self._held.folder.remove(_JOURNAL)
-            removed.append(self.journal)
-        self._remove_done()
-        return removed
-
-    def _clear(self) -> list[str]:
-        self.restore()
-        folder, removed = self._held.folder, []
-        self.left = [os.path.join(self.folder, name) for name in folder.names() if not _is_ours(name)]
-        for name in filter(_is_ours, folder.names()):
-            if name not in (_LOCK, _JOURNAL):
-                folder.remove(name)
-                removed.append(os.path.join(self.folder, name))
-        return removed
-
-    def clear_array(self) -> None:
-        """Remove the array, and the files that its format may have made beside it."""
-        for name in filter(_is_array, self._held.folder.names()):
-            self._held.folder.remove(name)
+        """Give the finished array its name."""
+        with disk_errors("publishing", self.target):
+            try:
+                self.workspace.publish(replace=self.overwrite)
+            except FileExistsError:
+                raise TargetExistsError(
+                    f"{self.target} was made by another program meanwhile: move it away, "
+                    f"or give {option('overwrite', True)}"
+                ) from None
 
     def remove(self, *, finished: bool = False) -> list[str]:
-        """Remove the folder and everything in it; returns what was there.
-
-        The journal of a finished run is removed last: it is moved beside the folder while that is removed, and is then
-        unlinked by a single call.
-        """
-        removed, folder = self._clear(), self._held.folder
-        with disk_errors("removing", self.folder):
-            if folder.look(_JOURNAL) is not None:
-                removed.append(self.journal)
-                if finished:
-                    with suppress(FileExistsError):
-                        rename_new(Name(folder.descriptor, _JOURNAL), Name(None, self.done))
-                folder.remove(_JOURNAL)
-            self._removed = True
-            folder.remove(_LOCK)
-            # Another run may have just found the folder and be working in it.
-            folder.remove_itself()
-        self._remove_done()
-        return removed
-
-    def _remove_done(self) -> None:
-        if self.find_done() is not None:
-            with disk_errors("removing", self.done), suppress(FileNotFoundError):
-                os.unlink(self.done)
-
-
-def check_folder(path: str, what: str) -> None:
-    """Raise if nothing can be made in a folder; touches nothing."""
-    if not os.path.isdir(path):
-        missing = FileNotFoundError(2, "No such file or directory")
-        raise DiskError.wrap(missing, doing=f"{what} does not exist:", path=path)
-    if not os.access(path, os.W_OK | os.X_OK):
-        refused = PermissionError(13, "Permission denied")
-        raise DiskError.wrap(refused, doing=f"{what} is not writable:", path=path)
-
-
-def _is_array(name: str) -> bool:
-    return name == _ARRAY or name.startswith(f"{_ARRAY}.")
-
-
-def _is_ours(name: str) -> bool:
-    return _is_array(name) or name in (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
-
-
-@contextmanager
-def _handle(folder: str) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        """Remove the folder and everything in it; returns what was there."""
+        return self.workspace.remove(finished=finished)
 
 
 def target_name(name: str) -> str | None:
     """Name of the target for a staging folder of this name; None if it is not such a name."""
     found = re.fullmatch(r"\.(.+)\.reblock", name, re.DOTALL)
     return found[1] if found else None
-
-
-def _shortened(name: str) -> str:
-    """The name, or as much of it as fits and a hash."""
-    data = os.fsencode(name)
-    if len(data) <= _LONGEST:
-        return name
-    return f"{os.fsdecode(data[:_LONGEST])}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import FormatError, StorageError, UsageError
+from reblock.errors import DiskError, FormatError, StorageError, UsageError
+from reblock.model.medium import Medium
 from reblock.runs.identity import began_with_object
 from reblock.runs.journal import Journal
-from reblock.runs.lock import who_holds
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import is_kept_folder, remove_kept
 from reblock.runs.staging import Staging, target_name
 from reblock.storage import registry
-from reblock.storage.location import Location, Where
-from reblock.storage.media.files import disk_errors
+from reblock.storage.location import Location, Where, absolute, shown
 
 #: The most names that a message lists, and the most that are searched for them.
 _SHOWN, _MOST_NAMES = 3, 10_000
@@ -72,8 +71,7 @@ def status(target: Where) -> Unfinished | None:
     UsageError if there is neither a run nor an array.
     """
     staging = staging_of(target)
-    with disk_errors("look at", staging.folder):
-        holder = who_holds(staging.lock)
+    holder = staging.workspace.holder()
     with staging.looking() as journal:
         if journal is not None:
             return _describe(staging, journal, holder)
@@ -84,11 +82,11 @@ def status(target: Where) -> Unfinished | None:
 
 
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
-    header, complete = journal.header, journal.complete()
-    published = complete is not None and staging.published(complete["inode"])
+    header = journal.header
+    published = staging.is_published(journal)
     finished, last = finished_part(journal)
     return Unfinished(
-        target=str(Location(os.path.abspath(staging.target), header["problem"]["target"]["inner"])),
+        target=str(Location(absolute(staging.target), header["problem"]["target"]["inner"])),
         source=header["request"].get("source", "an object of another program" if began_with_object(header) else ""),
         state="running" if holder else "complete" if published else "stopped",
         running=holder,
@@ -127,7 +125,7 @@ def remove_unfinished(staging: Staging) -> list[str]:
         except FormatError:
             journal = None
         removed = remove_listed_scratch(journal.header) if journal else []
-        removed += staging.remove()
+        removed += staging.remove(finished=journal is not None and staging.is_published(journal))
     if staging.left:
         raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is not removed")
     return removed
@@ -147,27 +145,27 @@ def staging_of(target: Where) -> Staging:
 
 def check_known(staging: Staging, target: Where) -> None:
     """Raise UsageError if a target without a run is not an array either: its name is mistyped."""
-    if os.path.lexists(staging.target):
+    if staging.workspace.has_target:
         try:
             registry.open(target)
         except StorageError as error:
             raise UsageError(
-                f"{os.fspath(target)}: no unfinished run makes it, and it is not an array ({error})"
+                f"{shown(target)}: no unfinished run makes it, and it is not an array ({error})"
             ) from error
         return
-    near = get_close_matches(os.path.basename(staging.target), _names(staging.parent), _SHOWN)
-    hint = f"; similar names: {', '.join(os.path.join(os.path.dirname(staging.target), name) for name in near)}"
-    raise UsageError(
-        f"{os.fspath(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}"
-    )
+    folder, name = os.path.split(staging.target)
+    if not staging.medium.is_local:
+        folder, name = "", staging.target.removeprefix(staging.parent).lstrip("/:")
+    near = get_close_matches(name, _names(staging.medium, staging.parent), _SHOWN)
+    hint = f"; similar names: {', '.join(os.path.join(folder, one) for one in near)}"
+    raise UsageError(f"{shown(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}")
 
 
-def _names(folder: str) -> list[str]:
+def _names(medium: Medium, folder: str) -> list[str]:
     """Names in a folder, and the targets of unfinished runs there."""
     try:
-        with os.scandir(folder) as entries:
-            found = [entry.name for entry in islice(entries, _MOST_NAMES)]
-    except OSError:
+        found = [name for name, _ in islice(medium.entries(folder), _MOST_NAMES)]
+    except (OSError, DiskError):
         return []
     return [name for name in found if not name.startswith(".")] + list(filter(None, map(target_name, found)))
 

@@ -58,7 +58,19 @@ class ByExtent:
 
 
 class RawByExtent(ByExtent):
-    """The same for objects whose bytes are their elements, without encoding."""
+    """The same for one array in a file or folder, whose bytes are its elements."""
+
+    path: str
+    """The file or folder."""
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @property
+    def fills(self) -> bool:
+        """A missing object is an error."""
+        return False
 
     def decode(self, data: Bytes, extent: Extent, out: Flat, scratch: Scratch = fresh) -> None:  # noqa: ARG002
         """Copy the bytes, if the size is right."""

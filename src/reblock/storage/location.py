@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from reblock.errors import UsageError
+from reblock.storage.media.postgres_url import clean_key, is_database
 
 #: A location as text or as a path.
 Where = str | os.PathLike[str]
@@ -32,8 +33,14 @@ class Location:
 
     @classmethod
     def parse(cls, text: str | os.PathLike[str]) -> Location:
-        """A location from text; `::x` and `::/x` are the same."""
-        path, _, inner = os.fspath(text).partition("::")
+        """A location from text; `::x` and `::/x` are the same.
+
+        Arrays of a database are separate targets, so the name belongs to the path. A login is removed from the URL.
+        """
+        given = os.fspath(text)
+        if is_database(given):
+            return cls(clean_key(given))
+        path, _, inner = given.partition("::")
         return cls(path, inner)
 
     @property
@@ -48,6 +55,12 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.path}::{self.inner}" if self.inner else self.path
+
+
+def shown(where: Where) -> str:
+    """A location for messages: as it was given, without a login."""
+    given = os.fspath(where)
+    return clean_key(given) if is_database(given) else given
 
 
 def absolute(path: str) -> str:

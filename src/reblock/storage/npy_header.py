@@ -1,10 +1,14 @@
-"""Headers of .npy files: read by numpy without pickles and within size limits, written at a chosen length."""
+"""Headers of .npy files, for files of one array and for blocks.
+
+They are read by numpy, without pickles and within size limits, and written at a chosen length.
+"""
 
 from __future__ import annotations
 
 import struct
 import tokenize
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -12,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from reblock.errors import FormatError
+from reblock.errors import FormatError, UsageError
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
+from reblock.model.schema import Schema
 from reblock.storage.checks import check_dtype, check_shape
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import read_head
@@ -90,3 +95,22 @@ def write_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool,
         return header
     text = header[10:-1].ljust(length - 11) + b"\n"
     return header[:8] + struct.pack("<H", len(text)) + text
+
+
+def header_of(schema: Schema, shape: tuple[int, ...], length: int = 0) -> bytes:
+    """The header of an array with a schema, or of a block of it with another shape."""
+    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
+    return write_header(shape, schema.dtype, fortran=fortran, length=length)
+
+
+def adapt_order(schema: Schema, asked: Collection[str], what: str, instead: str) -> tuple[tuple[int, ...], list[str]]:
+    """The order of the axes in .npy files, and a note if it is not the schema's.
+
+    UsageError if the user requested that order: `what` can only have C or Fortran order; `instead` can have any.
+    """
+    straight = tuple(range(schema.ndim))
+    if schema.order in (straight, straight[::-1]):
+        return schema.order, []
+    if "order" in asked:
+        raise UsageError(f"{what} only C or Fortran order, not axes {list(schema.order)}; try {instead}")
+    return straight, [f"axes are in C order, not {list(schema.order)}: {what} only C or Fortran order"]

@@ -29,6 +29,7 @@ from reblock.model.store import Format, Store
 from reblock.storage.location import Location
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
+from reblock.storage.media.postgres_url import is_database
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists, is_folder
 from reblock.storage.signatures import recognise
@@ -51,6 +52,8 @@ class FormatEntry:
     """Libraries that it needs; they are searched for, but not imported."""
     install: str = "pip install reblock"
     """How to install what is missing."""
+    database: bool = False
+    """Whether its arrays are in databases, and all arrays in databases are of this format unless another is named."""
 
 
 _OWN = (
@@ -68,12 +71,25 @@ _OWN = (
         ("h5py", "numcodecs"),
         "pip install h5py numcodecs",
     ),
+    FormatEntry(
+        "postgres",
+        "reblock.storage.postgres.format:FORMAT",
+        (),
+        ("psycopg",),
+        "pip install 'reblock[postgres]'",
+        database=True,
+    ),
 )
 
 
 def formats() -> tuple[str, ...]:
     """Names of all formats, our own first."""
     return tuple(_table())
+
+
+def file_formats() -> tuple[str, ...]:
+    """Names of the formats whose arrays are not in databases; those of databases need a library that is an extra."""
+    return tuple(name for name, known in _table().items() if not known.database)
 
 
 def get(name: str) -> Format:
@@ -89,16 +105,20 @@ def detect(path: str) -> Format:
     medium = medium_of(path)
     with disk_errors("open", path):
         found = medium.status(path)
+    if (name := _of_database(path)) is not None:
+        return get(name)
     broken: list[str] = []
     trouble: StorageError | None = None
     for known in _table().values():
+        if known.database:
+            continue
         try:
             candidate = _load(known)
         except UsageError as error:
             broken.append(error.message)
             continue
         try:
-            if candidate.probe(path, **_elsewhere(medium)):
+            if candidate.probe(path, **elsewhere(medium)):
                 return candidate
         except StorageError as error:
             trouble = trouble or error
@@ -113,23 +133,22 @@ def detect(path: str) -> Format:
         # Opening it gives a better error message.
         return get(guess)
     missing = f" ({'; '.join(broken)})" if broken else ""
-    raise FormatError(
-        f"{path}: {found.kind} of unknown format; name it with {option('from_format')}: {', '.join(_table())}{missing}"
-    )
+    names = ", ".join(file_formats())
+    raise FormatError(f"{path}: {found.kind} of unknown format; name it with {option('from_format')}: {names}{missing}")
 
 
 def for_target(path: str, to: str | None = None) -> Format:
     """The format of a new array: as requested, else by the path's ending."""
     if to is not None:
         return get(to)
-    name = _by_suffix(path)
+    name = _of_database(path) or _by_suffix(path)
     if name is None and path.endswith("/"):
         return get("blocks")
     if name is None:
         endings = ", ".join(f"{suffix} ({known.name})" for known in _OWN for suffix in known.suffixes or ())
         raise UsageError(
             f"{path}: the format of a new array is not clear; end the name in {endings} or / (blocks), "
-            f"or name it with {option('to_format')}: {', '.join(_table())}"
+            f"or name it with {option('to_format')}: {', '.join(file_formats())}"
         )
     return get(name)
 
@@ -137,7 +156,8 @@ def for_target(path: str, to: str | None = None) -> Format:
 def locate(text: str | os.PathLike[str]) -> Location:
     """Parse a location; a slash after a known ending was added by shell completion and is dropped."""
     where = Location.parse(text)
-    return replace(where, path=where.path.rstrip("/")) if where.is_folder and _by_suffix(where.path) else where
+    ended = where.is_folder and (_by_suffix(where.path) or is_database(where.path))
+    return replace(where, path=where.path.rstrip("/")) if ended else where
 
 
 def open(  # noqa: A001 - the verb of the registry
@@ -146,16 +166,18 @@ def open(  # noqa: A001 - the verb of the registry
     """Open an array at `PATH[::INNER]` for reading; its files may also be in the folders in `allow`."""
     where = locate(location)
     medium = medium_of(where.path)
-    if not exists(medium, where.path):
+    if not is_database(where.path) and not exists(medium, where.path):
         missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         raise DiskError.wrap(missing, doing="open", path=where.path)
-    kind = detect(where.path) if format is None else get(format)
-    more = _elsewhere(medium)
+    # Only a database can tell which arrays it holds instead.
+    found = _of_database(where.path)
+    kind = get(format) if format is not None else detect(where.path) if found is None else get(found)
+    more = elsewhere(medium)
     # Another author's format may be older than this argument.
     return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
 
 
-def _elsewhere(medium: Medium) -> dict[str, Any]:
+def elsewhere(medium: Medium) -> dict[str, Any]:
     """The argument for a medium other than local files; another author's format may be older than it."""
     return {} if medium is LOCAL else {"medium": medium}
 
@@ -228,6 +250,11 @@ def _load(known: FormatEntry) -> Format:
     except Exception as error:  # another author's module may raise anything, which must not hide other formats
         raise UsageError(f"format {known.name} cannot be loaded: {error!r}; {known.install}") from error
     return found
+
+
+def _of_database(path: str) -> str | None:
+    """Name of the format of arrays in databases, if a path is the URL of one."""
+    return next((known.name for known in _OWN if known.database), None) if is_database(path) else None
 
 
 def _by_suffix(path: str) -> str | None:

@@ -1,6 +1,7 @@
 """Tools for authors of formats, media and strategies: contracts, generators, a reference reader.
 
-`contract.FormatContract` tests a storage format, and `media.MediumContract` a medium. `reference_io` moves arrays by
+`contract.FormatContract` tests a storage format, and `media.MediumContract` and
+`workspace.TargetMediumContract` a medium. `reference_io` moves arrays by
 the rules of the Store protocol alone. `recording` counts the operations on a medium. `arrays` makes arrays and
 Hypothesis strategies for them. The contracts need pytest and Hypothesis: install `reblock[testing]`.
 """
@@ -12,5 +13,9 @@ import sys
 if "pytest" in sys.modules:
     # Registered before the contracts are imported, so that their failures show the compared values.
     sys.modules["pytest"].register_assert_rewrite(
-        "reblock.testing.contract", "reblock.testing.unfinished", "reblock.testing.media", "reblock.testing.compare"
+        "reblock.testing.contract",
+        "reblock.testing.unfinished",
+        "reblock.testing.media",
+        "reblock.testing.workspace",
+        "reblock.testing.compare",
     )

@@ -19,6 +19,7 @@ from reblock.model.codec import Codec
 from reblock.model.schema import Schema
 from reblock.model.store import Format, Store
 from reblock.storage.blocks.format import FORMAT, FORMAT_RAW
+from reblock.storage.npy_header import header_of
 from reblock.testing.arrays import noise, same_bits
 from reblock.testing.reference_io import read_array, write_array
 
@@ -87,9 +88,9 @@ def test_headers_of_all_blocks_have_one_length(lengths: list[int], order: bool, 
     axes = tuple(range(len(lengths)))
     schema = Schema(tuple(lengths), np.dtype("<c16"), chunks, order=axes[:: -1 if order else 1])
     largest = blocks._layout(schema).objects.largest
-    offset = len(blocks._header(schema, largest))
+    offset = len(header_of(schema, largest))
     for corner in (chunks, tuple(n % c or c for n, c in zip(lengths, chunks, strict=True)), (1,) * len(chunks)):
-        assert len(blocks._header(schema, corner, offset)) == offset
+        assert len(header_of(schema, corner, offset)) == offset
 
 
 def test_the_manifest_is_small_and_plain(tmp_path: Path) -> None:

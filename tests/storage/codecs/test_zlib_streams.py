@@ -21,10 +21,13 @@ RNG = np.random.default_rng(7)
 CONTAINERS = pytest.mark.parametrize("container", list(Container), ids=lambda c: c.name)
 
 
-@pytest.fixture(params=["libdeflate", "zlib"])
+@pytest.fixture(params=["libdeflate", "its module", "zlib"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the fast library, and as if it were not installed."""
+    """With the fast library, as if its module exported nothing, and as if it were not installed."""
     if request.param == "zlib":
+        monkeypatch.setattr(zlib_streams, "_library", lambda: None)
+        monkeypatch.setattr(zlib_streams, "_public", lambda: zlib)
+    if request.param == "its module":
         monkeypatch.setattr(zlib_streams, "_library", lambda: None)
     return str(request.param)
 

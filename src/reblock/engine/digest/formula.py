@@ -1,12 +1,12 @@
 """Digest: the same text for the same elements, however an array is cut, ordered and stored.
 
-Every 32-bit word of every element is scrambled with its position in the array, and the results are added up. Sums
-do not care in which order they are added, so pieces can be taken as they come, by any thread, and by several runs:
+Every 32-bit word of every element is scrambled with its position in the array, and the results are added up. The order
+of addition does not matter, so any thread can add pieces at any time, and so can several runs:
 
     sums(whole) = sums(piece 1) + sums(piece 2) + …        digest = hash(type, shape, sums)
 
-The formula is in `digest.h`, and with its guarantees in docs/reference/digest.md. The compiled loop and numpy do
-the same; numpy serves where the loop was not built.
+The formula is in `digest.h`, and with its guarantees in docs/reference/digest.md. The compiled loop and numpy
+compute the same; numpy is used where the loop was not built.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from reblock.model import Sums
 Words = npt.NDArray[np.uint32]
 Longs = npt.NDArray[np.uint64]
 
-#: What a digest starts with; another formula gets another one.
+#: Prefix of digests; another formula gets another prefix.
 VERSION = "rb1"
-#: Bytes of elements that numpy works on at a time: what it needs besides them stays small.
+#: Bytes of elements that numpy processes at a time, which bounds its temporary memory.
 _BLOCK_BYTES = 1 << 18
 
 
@@ -54,7 +54,7 @@ def text(sums: Sums, dtype: np.dtype[Any], shape: Sequence[int]) -> str:
 
 
 def reference_sums(array: Array, origin: Sequence[int], shape: Sequence[int]) -> Sums:
-    """What `sums` says, by numpy."""
+    """The result of `sums`, computed by numpy."""
     if not array.size:
         return Sums()
     if array.nbytes > _BLOCK_BYTES and array.size > 1:
@@ -71,7 +71,7 @@ def reference_sums(array: Array, origin: Sequence[int], shape: Sequence[int]) ->
 
 def _words(array: Array) -> Words:
     """Elements in C order, each a row of little-endian words."""
-    # As opaque bytes, so that nothing is done to them on the way.
+    # As opaque bytes, so that no conversion changes them.
     data = np.ascontiguousarray(array.view(f"V{array.itemsize}")).reshape(-1).view("u1").reshape(array.size, -1)
     if width := component(array.dtype):
         data = data.reshape(array.size, -1, width)[:, :, ::-1].reshape(array.size, -1)
@@ -89,7 +89,7 @@ def _indices(part: Sequence[int], origin: Sequence[int], shape: Sequence[int]) -
 
 
 def _scrambled(words: Words, positions: Longs) -> tuple[Words, Words]:
-    """What each word adds to the two sums."""
+    """The two terms that each word adds to the sums."""
     z = ((positions >> 32) + 1) * 0x9E3779B97F4A7C15
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9
     z = (z ^ z >> 27) * 0x94D049BB133111EB

@@ -1,4 +1,4 @@
-"""Arena: where the engine's memory comes from, aligned for direct transfers, in huge pages where that is fast."""
+"""Arena: provides the engine's memory, aligned for direct transfers, in huge pages where that is fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reblock.model.medium import DIRECT_BYTES, round_up
 MAPPED_BYTES = DIRECT_BYTES
 #: From this size on huge pages are requested: fewer faults at the first touch.
 _HUGE_BYTES = 2 << 20
-#: A huge page that takes longer than this costs more than small ones: the host has to find it first.
+#: A huge page that takes longer than this costs more than small pages: the host must assemble it first.
 _SLOW_SECONDS = 1.5e-3
 
 #: Gives memory back to the system.

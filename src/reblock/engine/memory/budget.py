@@ -144,7 +144,7 @@ class MemoryBudget:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Return everything to the system."""
+        """Return all buffers to the system."""
         self._spare.clear()
         self._spare_bytes = 0
         self.idle = lambda: False

@@ -68,7 +68,7 @@ class ScratchBuffers:
     """Scratch buffers of one thread, one per slot, grown when needed; aligned for direct transfers."""
 
     def __init__(self, arena: Arena | None = None, pool: EncodedBufferPool | None = None) -> None:
-        """MemoryBudget come from an arena that threads may share; stored bytes go to the pool, if there is one."""
+        """Buffers come from `arena`, which threads may share; those for stored bytes from `pool`, if there is one."""
         self._arena = arena or Arena()
         self._slots: dict[str, tuple[Flat, Release]] = {}
         self._pool, self._taken = pool, -1

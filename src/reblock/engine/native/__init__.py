@@ -1,4 +1,4 @@
-"""The compiled loop: C sources, the library made of them, and the one place that calls it."""
+"""The compiled loop: its C sources, the library built from them, and the only module that calls it."""
 
 from reblock.engine.native.loading import library, reason
 from reblock.engine.native.moves import (

@@ -1,4 +1,4 @@
-"""The compiled library: found, checked and described to ctypes once, or the reason why there is none."""
+"""Loads the compiled library once, checks it and declares its functions; or says why it cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABI = 1
 PATH = os.path.join(os.path.dirname(__file__), "libmoves.so")
 
 _PASS, _WINDOW, _BATCH, _RESULT = (POINTER(one) for one in (PassStruct, WindowStruct, BatchStruct, ResultStruct))
-#: Every function that is called: what it returns, and what it takes.
+#: Every function that is called, with the types of its result and arguments.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "reblock_scatter": (c_int64, _PASS, _WINDOW, c_void_p, c_void_p, c_void_p, c_int64),
     "reblock_read": (c_int, _PASS, _WINDOW, _BATCH, c_int64, c_int64, _RESULT),
@@ -43,14 +43,14 @@ class LoadOutcome(NamedTuple):
     """The outcome of loading the library."""
 
     functions: ctypes.CDLL | None
-    """The library; None where it cannot be used."""
+    """The library; None if it cannot be used."""
     reason: str
-    """Why it cannot be used; "" where it can."""
+    """Why it cannot be used; "" if it can."""
 
 
 @cache
 def load(path: str = PATH) -> LoadOutcome:
-    """Load a library, and check that it is the one that this code was written for."""
+    """Load a library, and check that it has the interface that this code expects."""
     if not os.path.exists(path):
         return LoadOutcome(
             None, "the compiled engine was not built; where there is a C compiler, installing reblock builds it"
@@ -77,10 +77,10 @@ def _other(detail: str) -> str:
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled library, where it can be used."""
+    """The compiled library; None if it cannot be used."""
     return load().functions
 
 
 def reason() -> str:
-    """Why the compiled library cannot be used; "" where it can."""
+    """Why the compiled library cannot be used; "" if it can."""
     return load().reason

@@ -1,7 +1,7 @@
-"""Calls of the compiled library, on arrays and paths.
+"""Calls the compiled library on arrays and paths.
 
-Each has a counterpart in Python that does the same (in `engine/pipeline`), for
-machines without the library and for tests to compare with.
+Each call has a counterpart in Python (in `engine/pipeline`), for machines without the library and for tests that
+compare both.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from reblock.engine.view import Array
 from reblock.geometry.axis import Ints
 from reblock.model import Decoder, Flat, element
 
-#: Most axes that the compiled loop handles; `moves.h` has the same number.
+#: The most axes that the compiled loop handles; `moves.h` has the same number.
 MAX_AXES = 32
 _REFUSED = PROBLEMS.index("refused")
 
 
 class Stamps(NamedTuple):
-    """What the files of a source looked like at the start."""
+    """The state of a source's files at the start of a run."""
 
     table: npt.NDArray[np.uint16]
-    """One stamp for an object, or for some."""
+    """One stamp for each object, or for each group of objects."""
     share: int
-    """Objects that share one."""
+    """Number of objects that share a stamp."""
     exact: bool
-    """Whether a stamp tells what a file looks like, or only whether it exists."""
+    """Whether a stamp describes a file, or only says whether it exists."""
 
 
 def _functions() -> ctypes.CDLL:
@@ -54,7 +54,7 @@ def _functions() -> ctypes.CDLL:
 
 
 def _accepted(count: int, name: str) -> int:
-    """A count that a call returned; negative where it refused its arguments, which is a fault of ours."""
+    """Check the count that a call returned; a negative one means that it refused its arguments, which is a bug."""
     if count < 0:
         raise RuntimeError(f"the compiled engine refused the arguments of {name}")
     return count
@@ -76,13 +76,13 @@ def settle(paths: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 def look(paths: Sequence[str], number: int, into: LookStruct) -> None:
-    """Add up what files look like; the first one belongs to the object with this number."""
+    """Add up the states of files; the first one belongs to the object with this number."""
     names = os.fsencode("\0".join(paths) + "\0")
     _accepted(_functions().reblock_look(len(paths), names, number, byref(into)), "look")
 
 
 def joined(paths: Sequence[str]) -> tuple[bytes, Ints]:
-    """File names for one call, one behind the other, and where each starts."""
+    """The file names for one call, concatenated, and the start of each."""
     text = "\0".join(paths) + "\0"
     names: Sequence[str | bytes] = paths
     data = os.fsencode(text)
@@ -92,7 +92,7 @@ def joined(paths: Sequence[str]) -> tuple[bytes, Ints]:
 
 
 def decoder(given: Decoder | None) -> DecoderStruct | None:
-    """A codec's decoder for the compiled loop; None where the library has no such adapter."""
+    """A codec's decoder for the compiled loop; None if the library has no adapter for it."""
     found = library()
     if given is None or found is None:
         return None
@@ -118,7 +118,7 @@ def component(dtype: np.dtype[Any]) -> int:
 
 
 class Moves:
-    """The compiled loop for one pass; keeps alive what its structures point to."""
+    """The compiled loop for one pass; it keeps alive the arrays that its structures point to."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Moves:
         room: int,
         batch_size: int = 1,
     ) -> bool:
-        """Read raw pieces and scatter them; False where one failed, which `result` then describes.
+        """Read raw pieces and scatter them; False if one failed, which `result` then describes.
 
         `batch_size` of them are read at once, each into `room` bytes of the staging memory.
         """
@@ -199,7 +199,7 @@ class Moves:
         most: int,
         direct: bool,
     ) -> list[int]:
-        """Read encoded units, decode and scatter them; unusual ones are left out, and listed."""
+        """Read encoded units, decode and scatter them; unusual ones are skipped and listed."""
         odd = np.empty(len(rows), np.int64)
         batch = _batch(len(rows), address(rows), paths, staging, completed)
         count = self._library.reblock_decode(
@@ -210,7 +210,7 @@ class Moves:
         return listed
 
     def write(self, rows: Ints, paths: bytes, result: ResultStruct) -> bool:
-        """Write complete boxes; False where one failed, which `result` then describes."""
+        """Write complete boxes; False if one failed, which `result` then describes."""
         failed = self._library.reblock_write(len(rows), address(rows), paths, len(paths), byref(result))
         _accepted(-(result.problem == _REFUSED), "write")
         return not failed

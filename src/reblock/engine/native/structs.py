@@ -1,4 +1,4 @@
-"""The structures that the compiled loop takes, field for field as in `moves.h`, `decoder.h` and `looking.c`."""
+"""The structures that the compiled loop takes, with the fields of `moves.h`, `decoder.h` and `looking.c`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ctypes import Structure, c_int64, c_uint64, c_void_p
 #: Columns of a row before those of its axes: file, path, first byte, size, whether exactly that, whether whole, and the
 #: number of its object.
 HEAD = 7
-#: What a call was doing when it failed, in the order of `moves.h`.
+#: The step in which a call failed, in the order of `moves.h`.
 PROBLEMS = (
     "",
     "opening",
@@ -24,7 +24,7 @@ PROBLEMS = (
 
 
 class PassStruct(Structure):
-    """What is the same for a whole pass."""
+    """Everything that stays the same during a pass."""
 
     _fields_ = (
         ("ndim", c_int64),
@@ -74,7 +74,7 @@ class ResultStruct(Structure):
 
 
 class LookStruct(Structure):
-    """What many files look like: see `source_state.py`."""
+    """The states of many files: see `source_state.py`."""
 
     _fields_ = (
         *(("firm", c_uint64), ("full", c_uint64), ("present", c_int64), ("newest", c_int64)),

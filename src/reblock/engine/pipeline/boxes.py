@@ -128,6 +128,6 @@ class Buffer:
 
 
 def fill_element(store: Store) -> Array:
-    """The element that stands for elements which are not stored."""
+    """The element that replaces elements that are not stored."""
     fill = store.schema.fill_value
     return element(np.zeros((), store.layout.dtype) if fill is None else fill, store.layout.dtype)

@@ -30,7 +30,7 @@ def execute_plan(
     *,
     watch: Watch | None = None,
 ) -> list[Measured]:
-    """Carry out a plan; one measurement per pass."""
+    """Carry out a plan; returns one measurement per pass."""
     watch, view = watch or Watch(), view.as_planned(plan)
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
@@ -56,7 +56,7 @@ def _run(
     tasks: Iterable[Index] | None,
     watch: Watch,
 ) -> None:
-    """All passes, for all tasks or for some; an intermediate array is gone as soon as it has been read."""
+    """Run all passes, for all tasks or for some; an intermediate array is removed as soon as it has been read."""
     last = len(plan.passes) - 1
     for number, sweep in enumerate(plan.passes):
         target = store if number == last else scratch.make(number)

@@ -8,7 +8,7 @@
     memory of write boxes        into the write boxes' buffers                        memory back to the budget
     (waits for the budget)       box complete? ───────────────────┘
 
-`execute` builds these parts for one pass, runs them, and returns what was measured.
+`execute` builds these parts for one pass, runs them, and returns the measurements.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _execute(
     writers = Writers(encoding, writing, target, allocator, tally, stop, watch.ledger, number)
     readers = Readers(fetching, how.queued, tally, stop, writers.take)
     dispatcher = Dispatcher(sweep, reading, allocator, readers, tally, stop)
-    # Left in reverse: the readers end before the writers that they feed.
+    # Exits run in reverse: the readers end before the writers that they feed.
     with writers, readers:
         try:
             dispatcher.run(tasks)

@@ -1,6 +1,6 @@
 """Scatter: copies loaded elements into the write boxes that they belong to, all boxes of a piece in one call.
 
-The compiled loop and numpy do the same. Numpy serves where the loop was not built, and where elements are converted.
+The compiled loop and numpy do the same. Numpy is used where the loop was not built, and where elements are converted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _WindowGrid(NamedTuple):
 
 
 class Deliver(Protocol):
-    """Puts loaded elements where they belong."""
+    """Copies loaded elements to their write boxes."""
 
     def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:
         """Copy elements into the boxes of a window; returns those that are now complete."""
@@ -69,7 +69,7 @@ class Window:
         self.native = native.WindowStruct(*map(native.address, (*grid.arrays, self._table)))
 
     def put(self, position: int, buffer: Buffer) -> None:
-        """Have elements go to a buffer from now on."""
+        """Register a buffer, to which elements are copied from now on."""
         self.buffers[position] = buffer
         self.needs[position] = 0
         self._table[position] = buffer.memory.at

@@ -1,4 +1,4 @@
-"""Stop: whether the threads of a pass may begin anything new, and why not.
+"""Stop: tells the threads of a pass whether they may begin anything new, and if not, why.
 
 A box is in flight while it is encoded or written. A cancelled run finishes the boxes in flight and begins nothing else:
 boxes that are queued, or filled in part, are dropped, and the next attempt reads them again. A failed run finishes
@@ -15,10 +15,10 @@ from reblock.engine.watch import Cancelled
 
 
 class Stop:
-    """One for all threads of a pass."""
+    """The stop signal that all threads of a pass share."""
 
     def __init__(self, cancelled: Cancelled, wake: Callable[[], None]) -> None:
-        """`wake` wakes threads that wait for memory, which will not come any more."""
+        """`wake` wakes threads that wait for memory, because none will be freed any more."""
         self.error: BaseException | None = None
         """The reason; KeyboardInterrupt where the run is cancelled."""
         self.cancelled = False
@@ -48,5 +48,5 @@ class Stop:
 
     @property
     def failed(self) -> bool:
-        """Whether the boxes in flight are of no use either."""
+        """Whether even the boxes in flight are dropped."""
         return self.error is not None and not isinstance(self.error, KeyboardInterrupt)

@@ -35,8 +35,8 @@ from reblock.storage.conventions import with_singles, without_ties
 from reblock.storage.library import LibraryArray
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL, draft_name
-from reblock.storage.media.small import check_folder, exists, is_file
-from reblock.storage.npy_header import read_header, write_header
+from reblock.storage.media.small import check_folder, exists, is_file, new_folder
+from reblock.storage.npy_header import adapt_order, header_of, read_header
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,12 @@ class BlocksStore(RawByExtent):
         return "rawblocks" if self.manifest.suffix == "bin" else "blocks"
 
     @property
-    def location(self) -> str:
-        return self.path
-
-    @property
     def schema(self) -> Schema:
         return self.manifest.schema
 
     @cached_property
     def layout(self) -> Layout:
         return _layout(self.schema)
-
-    @property
-    def fills(self) -> bool:
-        return False
 
     @property
     def described_by(self) -> Sequence[str]:
@@ -92,7 +84,7 @@ class BlocksStore(RawByExtent):
     def preamble(self, index: Index) -> Bytes:
         if self.manifest.suffix == "bin":
             return b""
-        return _header(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
+        return header_of(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
 
     def checkpoint(self) -> None:
         self.medium.sync(self.path)
@@ -214,7 +206,7 @@ class BlocksFormat:
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         store = self.foresee(path, inner, schema, medium=medium)
         with disk_errors("create", path):
-            medium.make_folder(path)
+            new_folder(medium, path)
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
@@ -226,28 +218,17 @@ class BlocksFormat:
         offset = 0
         if self.suffix == "npy":
             # The header of the largest block is the longest; the others are padded to its length.
-            offset = len(_header(schema, _layout(schema).objects.largest))
+            offset = len(header_of(schema, _layout(schema).objects.largest))
         return Manifest(schema, self.suffix, "{index}." + self.suffix, offset)
 
     def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
-        straight = tuple(range(schema.ndim))
-        if self.suffix == "bin" or schema.order in (straight, straight[::-1]):
+        if self.suffix == "bin":
             return schema.order, []
-        if "order" in asked:
-            raise UsageError(
-                f".npy blocks are in C or Fortran order, not {list(schema.order)}; "
-                f"try {option('to_format', 'rawblocks')}"
-            )
-        return straight, [f"axes are in C order, not {list(schema.order)}: .npy blocks hold only C or Fortran order"]
+        return adapt_order(schema, asked, ".npy blocks hold", option("to_format", "rawblocks"))
 
 
 def _layout(schema: Schema) -> Layout:
     return Layout.raw(schema.dtype, Grid.of(schema.shape, schema.chunks), schema.order)
-
-
-def _header(schema: Schema, shape: tuple[int, ...], length: int = 0) -> bytes:
-    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
-    return write_header(shape, schema.dtype, fortran=fortran, length=length)
 
 
 def _refuse_inner(path: str, inner: str) -> None:

@@ -100,22 +100,22 @@ class BloscSettings(NamedTuple):
 
 
 def _encode(job: EncodeJob) -> Flat:
+    if job.room is None:
+        return job.by_numcodecs()
     settings = job.codec.config(job.stage, job.dtype)
     named = BloscSettings(**{name: settings[name] for name in BloscSettings._fields})
     found = compress(job.data, job.room, job.scratch, named)
     return job.by_numcodecs() if found is None else found
 
 
-def compress(data: Flat, room: Flat | None, scratch: Scratch, settings: BloscSettings) -> Flat | None:
-    """The frame of some bytes: in `room`, which may begin with them, or in scratch memory.
+def compress(data: Flat, room: Flat, scratch: Scratch, settings: BloscSettings) -> Flat | None:
+    """The frame of some bytes, in `room`, which may begin with them.
 
-    None if the library's functions are missing, or if blocks are too small or too large for the room.
+    None if the library's functions cannot be found, the room is too small, or blocks do not fit into steps.
     """
     functions = library(_MODULE)
-    if functions is None:
+    if functions is None or room.size < data.size + HEADER_BYTES:
         return None
-    if room is None or room.size < data.size + HEADER_BYTES:
-        room = scratch("stored", data.size + HEADER_BYTES)
     if room.ctypes.data != data.ctypes.data:
         return _frame(functions, data, room[: data.size + HEADER_BYTES], settings)
     return _compress_in_place(functions, data, room, scratch, settings)

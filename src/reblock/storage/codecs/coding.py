@@ -38,11 +38,17 @@ def coding(codec: Codec, dtype: np.dtype[Any], unit_bytes: int) -> Coding | None
 
 def shard_coding(codec: Codec, unit: Coding, unit_bytes: int, shard_bytes: int, rows: int) -> Coding:
     """Memory for shards that hold `rows` rows of units."""
-    one = (room_bytes(unit_bytes) if unit.in_place else unit_bytes) + unit.encoding_bytes
     if shard_bytes < LARGE_BYTES or unit_bytes < _LARGE_UNIT_BYTES or _compressor(codec) is None:
-        return Coding(unit.decoding_bytes, most_stored_bytes(shard_bytes) + one)
+        return shard_beside_coding(unit, unit_bytes, shard_bytes)
+    one = (room_bytes(unit_bytes) if unit.in_place else unit_bytes) + unit.encoding_bytes
     waiting = room_bytes(shard_bytes) - shard_bytes
     return Coding(unit.decoding_bytes, shard_bytes // rows + waiting + one, in_place=True)
+
+
+def shard_beside_coding(unit: Coding, unit_bytes: int, shard_bytes: int) -> Coding:
+    """Memory for shards that are built beside their elements."""
+    one = (room_bytes(unit_bytes) if unit.in_place else unit_bytes) + unit.encoding_bytes
+    return Coding(unit.decoding_bytes, most_stored_bytes(shard_bytes) + one)
 
 
 def is_in_place(codec: Codec, unit_bytes: int) -> bool:

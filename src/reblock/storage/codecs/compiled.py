@@ -1,8 +1,10 @@
 """Functions of compiled libraries in other packages, called on our own memory.
 
 numcodecs builds Blosc and zstd into its modules, and deflate builds in libdeflate. Their Python functions allocate what
-they return, and some copy it. The libraries' own functions, which the modules export, do neither, and ctypes releases
-the interpreter's lock while they run. If a module exports nothing, callers use the Python functions.
+they return. The libraries' own functions, which the modules export, do not, and ctypes releases the interpreter's lock
+while they run. They are called only where the Python functions take more time or memory (decision 0039): to encode a
+large unit in its own memory, to decode zlib streams, and to decode inside the compiled loop. If a module exports
+nothing, callers use the Python functions.
 """
 
 from __future__ import annotations

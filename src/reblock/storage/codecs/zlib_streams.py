@@ -62,17 +62,19 @@ def most_bytes(size: int) -> int:
 def compress(data: Flat, level: int, container: Container, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
     """A stream that holds the bytes; `level` is zlib's, -1 to 9.
 
-    It is written to `room` if that is large enough, after moving bytes that are there to scratch memory; otherwise it
-    is written to scratch memory.
+    It is written to `room` if that is large enough, after moving bytes that are there to scratch memory. Otherwise it
+    is in memory that the library has allocated, or in scratch memory.
     """
+    level = 6 if level == -1 else level
+    plain = noise_bytes(data) if level else 0
     if room is None or room.size < most_bytes(data.size):
+        if not plain:
+            return _compress_by_module(data, level, *container.value)
         room = scratch("stored", most_bytes(data.size))
     elif np.may_share_memory(room, data):
         data = moved(data, scratch("elements", data.size))
-    level = 6 if level == -1 else level
-    plain = noise_bytes(data) if level else 0
     if not plain:
-        return room[: _pack(data, level, *container.value, room)]
+        return room[: _compress_into(data, level, *container.value, room)]
     head, tail = (np.frombuffer(part, np.uint8) for part in _frame(data, container))
     end = head.size + plain // _PIECE_BYTES * (5 + _PIECE_BYTES)
     blocks = room[head.size : end].reshape(-1, 5 + _PIECE_BYTES)
@@ -81,18 +83,26 @@ def compress(data: Flat, level: int, container: Container, room: Flat | None = N
     blocks[:, 0] = 0
     blocks[:, 1:5] = np.array([_PIECE_BYTES, _PIECE_BYTES ^ 0xFFFF], "<u2").view(np.uint8)
     blocks[:, 5:] = data[:plain].reshape(-1, _PIECE_BYTES)
-    end += _pack(data[plain:], level, "deflate", -15, room[end:])
+    end += _compress_into(data[plain:], level, "deflate", -15, room[end:])
     room[end : end + tail.size] = tail
     return room[: end + tail.size]
 
 
-def _pack(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
+def _compress_by_module(data: Flat, level: int, name: str, window: int) -> Flat:
+    """Compress with the public functions of a module, which allocate the result."""
+    public = _public()
+    if public is zlib:
+        return np.frombuffer(zlib.compress(data.data, level, window), np.uint8)
+    return np.frombuffer(getattr(public, f"{name}_compress")(data.data, _LEVELS[level]), np.uint8)
+
+
+def _compress_into(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
     """Compress into a large enough room; returns the number of bytes."""
     functions = _library()
     if functions is None:
-        packed = zlib.compress(data.data, level, window)
-        room[: len(packed)] = np.frombuffer(packed, np.uint8)
-        return len(packed)
+        packed = _compress_by_module(data, level, name, window)
+        room[: packed.size] = packed
+        return packed.size
     machine = functions.libdeflate_alloc_compressor(_LEVELS[level])
     if not machine:
         raise MemoryError
@@ -107,7 +117,7 @@ def _pack(data: Flat, level: int, name: str, window: int, room: Flat) -> int:
 
 def _frame(data: Flat, container: Container) -> tuple[bytes, bytes]:
     """The bytes before and after a deflate stream."""
-    sums = _sums()
+    sums = _public()
     if container is Container.ZLIB:
         return b"\x78\x5e", sums.adler32(data).to_bytes(4, "big")
     # Without a time, so that equal chunks have equal bytes.
@@ -116,8 +126,8 @@ def _frame(data: Flat, container: Container) -> tuple[bytes, bytes]:
 
 
 @cache
-def _sums() -> Any:
-    """The fastest checksums: the module deflate, or the standard library."""
+def _public() -> Any:
+    """The fastest module for streams and checksums: deflate if it is installed, else zlib."""
     try:
         import deflate
     except ImportError:

@@ -54,21 +54,21 @@ def _decoder() -> Decoder | None:
 
 # ---------------------------------------------------------------- encoding
 def _encode(job: EncodeJob) -> Flat:
+    if job.room is None:
+        return job.by_numcodecs()
     level, checksum = job.stage.get("level"), bool(job.stage.get("checksum"))
     found = compress(job.data, job.room, job.scratch, level, checksum=checksum)
     return job.by_numcodecs() if found is None else found
 
 
-def compress(data: Flat, room: Flat | None, scratch: Scratch, level: int, *, checksum: bool) -> Flat | None:
-    """The frame of some bytes: in `room`, which may begin with them, or in scratch memory.
+def compress(data: Flat, room: Flat, scratch: Scratch, level: int, *, checksum: bool) -> Flat | None:
+    """The frame of some bytes, in `room`, which may begin with them.
 
-    None if the library's functions cannot be found.
+    None if the library's functions cannot be found, or the room is too small.
     """
     functions = library(_MODULE)
-    if functions is None:
+    if functions is None or room.size < data.size + data.size // 256 + 128:
         return None
-    most = data.size + data.size // 256 + 128
-    room = scratch("stored", most) if room is None or room.size < most else room
     machine = functions.ZSTD_createCCtx()
     if not machine:
         raise MemoryError

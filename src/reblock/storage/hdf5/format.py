@@ -19,10 +19,12 @@ from contextlib import closing, suppress
 from typing import Any
 
 from reblock.errors import CorruptError, DiskError, StorageError, TargetExistsError, UsageError
+from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.schema import Schema
-from reblock.storage.hdf5.adapt import adapt_schema
+from reblock.model.store import ChunkLimits
+from reblock.storage.hdf5.adapt import CHUNK_LIMIT, adapt_schema
 from reblock.storage.hdf5.create import create_dataset
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve, signature_offset
 from reblock.storage.hdf5.filters import pipeline_of
@@ -80,6 +82,10 @@ class Hdf5Format:
     def layout(self, schema: Schema) -> Layout:
         """Chunks are objects, and the last ones are padded."""
         return layout_of(schema)
+
+    def chunk_limits(self, codec: Codec) -> ChunkLimits:  # noqa: ARG002 - the limit is that of the file
+        """HDF5 counts the bytes of a chunk with 32 bits."""
+        return ChunkLimits(most_bytes=CHUNK_LIMIT)
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002
         """One file."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import ClassVar, Self
@@ -20,8 +21,12 @@ from reblock.errors import DiskError
 from reblock.model.medium import PAGE_BYTES, Listed, Room, Status, round_up
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Flat
-from reblock.storage.media.durable import make_durable
+from reblock.model.workspace import Stamps
+from reblock.storage.media.durable import looks, make_durable, settle
 from reblock.storage.media.files import KINDS, disk_errors, kind_of, sync, write_file
+from reblock.storage.media.local_workspace import LocalWorkspace
+from reblock.storage.media.places import LocalPlace, links_below
+from reblock.storage.media.private import PrivateFolder
 from reblock.storage.roots import FileRoots
 
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
@@ -263,6 +268,51 @@ class LocalMedium:
     def roots(self, key: str, allow: Sequence[str] = ()) -> FileRoots:
         """The real path and the allowed folders."""
         return FileRoots.of(key, allow)
+
+    # ---------------------------------------------------------------- building targets
+    def workspace(self, target: str) -> LocalWorkspace:
+        """A hidden folder beside the target."""
+        return LocalWorkspace(target)
+
+    def private_folder(self, key: str, *, make: bool = False) -> PrivateFolder | None:
+        """A folder that belongs to this user and that others cannot write."""
+        return PrivateFolder.make(key) if make else PrivateFolder.find(key)
+
+    def check_folder(self, folder: str, what: str) -> None:
+        """Raise DiskError if a folder does not exist or may not be written."""
+        if not os.path.isdir(folder):
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise DiskError.wrap(missing, doing=f"{what} does not exist:", path=folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise DiskError.wrap(refused, doing=f"{what} is not writable:", path=folder)
+
+    def remove_folder(self, key: str) -> None:
+        """Remove a folder with its contents; links are not followed."""
+        with disk_errors("removing", key), suppress(FileNotFoundError):
+            shutil.rmtree(key)
+
+    def used_bytes(self, folder: str) -> int:
+        """The blocks that all files below a folder take."""
+        with disk_errors("look at", folder):
+            files = [os.lstat(os.path.join(base, name)) for base, _, names in os.walk(folder) for name in names]
+        return sum(found.st_blocks * 512 for found in files)
+
+    def stamps(self, keys: Sequence[str]) -> Stamps:
+        """Inode, size and times of files."""
+        return looks(keys)
+
+    def settle(self, keys: Sequence[str]) -> Stamps:
+        """Inode, size and times of files, which are dropped from the page cache."""
+        return settle(keys)
+
+    def place(self, key: str) -> LocalPlace:
+        """The real path."""
+        return LocalPlace(key)
+
+    def links(self, folder: str) -> Iterator[str]:
+        """Symbolic links below a folder."""
+        return links_below(folder)
 
 
 def draft_name(name: str) -> str:

@@ -11,15 +11,20 @@ import errno
 import io
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 from types import TracebackType
 from typing import Self
+
+import numpy as np
 
 from reblock.errors import DiskError
 from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Flat
+from reblock.model.workspace import Stamps
+from reblock.storage.media.keys import KeyFolder, KeyPlace, KeyWorkspace
 
 #: The prefix of all keys.
 SCHEME = "memory://"
@@ -145,7 +150,7 @@ class MemoryMedium:
     def create(self, key: str, data: Bytes, *, size: int | None = None) -> None:
         """Make a new object."""
         with self.lock:
-            if self._is_taken(key):
+            if key in self._objects:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
             self._put(key, bytes(data).ljust(size or 0, b"\0"))
 
@@ -158,11 +163,12 @@ class MemoryMedium:
         with self.lock:
             self._objects.pop(key, None)
 
-    def remove_all(self, prefix: str) -> None:
-        """Remove every object whose key has this prefix."""
+    def remove_folder(self, key: str) -> None:
+        """Remove every object below a key, and the marker of the folder."""
+        below = f"{key.rstrip('/')}/"
         with self.lock:
-            for key in [key for key in self._objects if key.startswith(prefix)]:
-                del self._objects[key]
+            for found in [found for found in self._objects if found.startswith(below)]:
+                del self._objects[found]
 
     def _put(self, key: str, data: Bytes) -> None:
         if not key.startswith(SCHEME) or key.endswith("/"):
@@ -233,6 +239,46 @@ class MemoryMedium:
 
     def roots(self, key: str, allow: Sequence[str] = ()) -> None:
         """A key leads nowhere else."""
+
+    # ---------------------------------------------------------------- building targets
+    def workspace(self, target: str) -> KeyWorkspace:
+        """A prefix below the target."""
+        return KeyWorkspace(self, target)
+
+    def private_folder(self, key: str, *, make: bool = False) -> KeyFolder | None:
+        """A prefix; all objects belong to this process."""
+        with self.lock:
+            return KeyFolder(self, key) if make or self._is_taken(key) else None
+
+    def check_folder(self, folder: str, what: str) -> None:
+        """Every key can be written."""
+
+    def used_bytes(self, folder: str) -> int:
+        """The sizes of all objects below a folder."""
+        below = f"{folder.rstrip('/')}/"
+        with self.lock:
+            return sum(len(found.data) for key, found in self._objects.items() if key.startswith(below))
+
+    def stamps(self, keys: Sequence[str]) -> Stamps:
+        """The state of objects."""
+        seen = np.zeros((len(keys), 4), np.uint64)
+        for row, key in zip(seen, keys, strict=True):
+            with suppress(FileNotFoundError):
+                found = self.status(key)
+                row[:] = found.identity, found.size, found.modified_ns, found.changed_ns
+        return seen
+
+    def settle(self, keys: Sequence[str]) -> Stamps:
+        """The state of objects; there is no cache."""
+        return self.stamps(keys)
+
+    def place(self, key: str) -> KeyPlace:
+        """The key itself."""
+        return KeyPlace(key)
+
+    def links(self, folder: str) -> Iterator[str]:  # noqa: ARG002 - there are none
+        """No key leads to another."""
+        return iter(())
 
 
 #: The objects of this process.

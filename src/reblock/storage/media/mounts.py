@@ -7,6 +7,10 @@ import re
 
 #: Where Linux lists what is mounted.
 _MOUNTS = "/proc/self/mountinfo"
+#: Types of network file systems.
+_NETWORK = frozenset(
+    ("afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "pvfs2", "smb3", "smbfs", "sshfs")
+)
 #: Characters that the list writes as octal numbers.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -16,19 +20,37 @@ def device_name(path: str) -> str | None:
 
     Elsewhere than on Linux it is the number that the system gives to the file system. None = nothing is known.
     """
+    number = _number(path)
+    if number is None:
+        return None
+    found = _mounted(number)
+    if found is None:
+        return f"device {number}"
+    source, mount_point, _ = found
+    return source if "/" in source or ":" in source else f"{source} on {mount_point}"
+
+
+def is_network(path: str) -> bool:
+    """Whether a path is on a file system that other machines share, as far as the system tells."""
+    number = _number(path)
+    found = None if number is None else _mounted(number)
+    return found is not None and found[2].removeprefix("fuse.") in _NETWORK
+
+
+def _number(path: str) -> str | None:
+    """The number of the file system that holds a path, or the nearest folder above it that exists."""
     here = os.path.abspath(path)
     while True:
         try:
             number = os.stat(here).st_dev
-            break
+            return f"{os.major(number)}:{os.minor(number)}"
         except OSError:
             if here == (here := os.path.dirname(here)):
                 return None
-    return _mounted(f"{os.major(number)}:{os.minor(number)}") or f"device {os.major(number)}:{os.minor(number)}"
 
 
-def _mounted(number: str) -> str | None:
-    """The source of the file system with this number; with its mount point where many sources have the same name."""
+def _mounted(number: str) -> tuple[str, str, str] | None:
+    """Source, mount point and type of the file system with this number."""
     found = None
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
@@ -36,13 +58,10 @@ def _mounted(number: str) -> str | None:
                 before, _, after = line.partition(" - ")
                 fields, more = before.split(), after.split()
                 if len(fields) > 4 and len(more) > 1 and fields[2] == number:
-                    found = _plain(more[1]), _plain(fields[4])
+                    found = _plain(more[1]), _plain(fields[4]), more[0]
     except OSError:
         return None
-    if found is None:
-        return None
-    source, mount_point = found
-    return source if "/" in source or ":" in source else f"{source} on {mount_point}"
+    return found
 
 
 def _plain(text: str) -> str:

@@ -10,6 +10,9 @@ from reblock.model.medium import FILE, FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.storage.media.files import disk_errors
 
+#: The folder of a run's own objects below its target, on media that cannot rename.
+RUN_FOLDER = ".reblock"
+
 
 def read_head(medium: Medium, key: str, length: int, roots: Roots | None = None) -> tuple[bytes, int]:
     """The first bytes of an object, and its size; ExternalError if links lead out of its roots."""
@@ -70,3 +73,12 @@ def _kind(medium: Medium, key: str) -> str:
         return medium.status(key).kind
     except (FileNotFoundError, DiskError):
         return ""
+
+
+def new_folder(medium: Medium, key: str) -> None:
+    """Make the folder of a new array; FileExistsError if anything but a run's own folder is there."""
+    try:
+        medium.make_folder(key)
+    except FileExistsError:
+        if medium.renames or [name for name, _ in medium.entries(key)] != [RUN_FOLDER]:
+            raise

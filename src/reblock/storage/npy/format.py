@@ -20,7 +20,7 @@ from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
+from reblock.model.store import Bytes, ChunkLimits, Extent, Format, Index, Read, Store
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.library import LibraryArray
@@ -28,7 +28,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import is_file, read_head
 from reblock.storage.npy.library import open_with_numpy
-from reblock.storage.npy_header import MAGIC, read_header, write_header
+from reblock.storage.npy_header import MAGIC, adapt_order, header_of, read_header
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,9 @@ class NpyStore(RawByExtent):
     def format(self) -> str:
         return "npy"
 
-    @property
-    def location(self) -> str:
-        return self.path
-
     @cached_property
     def layout(self) -> Layout:
         return _layout(self.schema)
-
-    @property
-    def fills(self) -> bool:
-        return False
 
     @property
     def described_by(self) -> Sequence[str]:
@@ -74,7 +66,7 @@ class NpyStore(RawByExtent):
 
     def preamble(self, index: Index) -> Bytes:  # noqa: ARG002 - there is only one object
         # `create` has written it; a writer that replaces the whole file needs it again.
-        return _header(self.schema, self.offset)
+        return header_of(self.schema, self.schema.shape, self.offset)
 
     def checkpoint(self) -> None:
         self.medium.sync(self.path)
@@ -127,7 +119,7 @@ class NpyFormat:
         for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
             if value and name in asked:
                 raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} is not possible; try zarr")
-        order, notes = self._order(schema, asked)
+        order, notes = adapt_order(schema, asked, "npy holds", "rawblocks")
         whole = _one_chunk(schema.shape)
         if "chunks" in asked and Grid.of(schema.shape, schema.chunks).count > 1:
             notes.append(f"chunks {chunk_text(schema.chunks)} are ignored: npy is one array without chunks")
@@ -154,13 +146,16 @@ class NpyFormat:
     def layout(self, schema: Schema) -> Layout:
         return _layout(schema)
 
+    def chunk_limits(self, codec: Codec) -> ChunkLimits:  # noqa: ARG002 - npy has no codecs
+        return ChunkLimits(chunked=False)
+
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002 - as the protocol says
         """One file."""
         _refuse_inner(path, inner)
 
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
-        header = _header(schema)
+        header = header_of(schema, schema.shape)
         store = NpyStore(path, schema, len(header), medium=medium)
         with disk_errors("create", path):
             medium.create(path, header, size=len(header) + store.layout.nbytes)
@@ -168,29 +163,16 @@ class NpyFormat:
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
-        header = _header(schema)
+        header = header_of(schema, schema.shape)
         if read_head(medium, path, len(header))[0] != header:
             raise CorruptError(f"{path}: not the header of the array that was being written")
         store = NpyStore(path, schema, len(header), medium=medium)
         store.check_size()
         return store
 
-    def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
-        straight = tuple(range(schema.ndim))
-        if schema.order in (straight, straight[::-1]):
-            return schema.order, []
-        if "order" in asked:
-            raise UsageError(f"npy holds only C or Fortran order, not axes {list(schema.order)}; try rawblocks")
-        return straight, [f"axes are in C order, not {list(schema.order)}: npy holds only C or Fortran order"]
-
 
 def _layout(schema: Schema) -> Layout:
     return Layout.raw(schema.dtype, Grid.whole(schema.shape), schema.order)
-
-
-def _header(schema: Schema, length: int = 0) -> bytes:
-    fortran = schema.ndim > 1 and schema.order == tuple(reversed(range(schema.ndim)))
-    return write_header(schema.shape, schema.dtype, fortran=fortran, length=length)
 
 
 def _one_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:

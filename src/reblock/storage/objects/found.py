@@ -1,4 +1,4 @@
-"""What is known of an object: how to read it, what it is, and where its bytes are if a local file is behind it."""
+"""FoundObject: describes an object of another library, and names the local file behind it, if there is one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FoundObject:
     fetch: Callable[[tuple[slice, ...]], Any]
     """Read a region."""
     describe: Callable[[], Schema]
-    """The array's schema; only called if the object is read through."""
+    """The array's schema; only called if the array is read through the object."""
     shape: tuple[int, ...]
     """Length of each axis."""
     dtype: np.dtype[Any]
@@ -48,12 +48,12 @@ class FoundObject:
     whole_chunks: bool
     """Whether the library reads and decodes whole chunks."""
     where: Location | None = None
-    """The local file or folder that holds the same elements; None = the object must be read through."""
+    """The local file or folder that holds the same elements; None = it must be read through the object."""
     why: str = ""
-    """Why it must be read through."""
+    """Why it must be read through the object."""
     backing: Sequence[str] = ()
     """Local files and folders that the library reads; a run must not write there."""
     strides: tuple[int, ...] = ()
     """Bytes between neighbours along each axis of a file that is mapped into memory; empty = none is."""
     release: Callable[[], None] = lambda: None
-    """Gives back the pages of a mapped file that were read."""
+    """Releases the pages of a mapped file that were read."""

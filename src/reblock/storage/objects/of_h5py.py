@@ -19,7 +19,7 @@ _FILE_DRIVERS = ("sec2", "stdio")
 
 
 def find(dataset: Any) -> FoundObject:
-    """What is known of a dataset; UsageError if its file is closed."""
+    """Describe a dataset; UsageError if its file is closed."""
     if not dataset:
         raise UsageError("the h5py.Dataset is closed: open its file again, or give its path")
     name = f"<h5py.Dataset {_plain(dataset.name or 'without a name')} in {_plain(str(dataset.file.filename))}>"
@@ -44,7 +44,7 @@ def find(dataset: Any) -> FoundObject:
 
 
 def _why_not_by_path(dataset: Any) -> str:
-    """The reason why the file cannot be opened again by its path; empty if it can."""
+    """Why the file cannot be opened again by its path; empty if it can."""
     file = dataset.file
     if file.driver not in _FILE_DRIVERS:
         return f"HDF5 reads it with the driver {file.driver}, not from a local file"

@@ -25,7 +25,7 @@ _MAPS = "/proc/self/maps"
 
 
 def find(array: Array) -> FoundObject:
-    """What is known of an array; UsageError for a masked one."""
+    """Describe an array; UsageError for a masked one."""
     if isinstance(array, np.ma.MaskedArray):
         raise UsageError("a masked array cannot be stored: fill it first, with array.filled()")
     kind = type(array)
@@ -67,7 +67,7 @@ def _order(array: Array) -> tuple[int, ...]:
 
 
 def _why_not_by_path(array: Array, mode: str, path: str) -> str:
-    """The reason why a mapped file cannot be opened by its path instead; empty if it can."""
+    """Why a mapped file cannot be opened by its path instead; empty if it can."""
     if mode == "c":
         return "it is mapped copy-on-write, and may differ from its file"
     if "::" in path:
@@ -85,7 +85,7 @@ def _why_not_by_path(array: Array, mode: str, path: str) -> str:
 
 
 def _mapped(address: int) -> tuple[int, int] | None:
-    """Inode of the file that is mapped at an address, and the offset in it; None if the system does not tell."""
+    """Inode of the file that is mapped at an address, and the offset in it; None if that is unknown."""
     with suppress(OSError), open(_MAPS, encoding="utf-8", errors="replace") as maps:
         for line in maps:
             span, _, offset, _, inode = line.split(maxsplit=5)[:5]
@@ -96,7 +96,7 @@ def _mapped(address: int) -> tuple[int, int] | None:
 
 
 def _releasing(array: Any) -> Callable[[], None]:
-    """Takes the pages of a mapped file out of the memory of this process; they stay in the cache of the system."""
+    """Drop the pages of a mapped file from the memory of this process; they stay in the page cache."""
     mapped = getattr(array, "_mmap", None)
     # Private pages of a copy-on-write map would be lost.
     if array.mode == "c" or mapped is None or not hasattr(mmap, "MADV_DONTNEED"):

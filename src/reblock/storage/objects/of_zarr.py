@@ -15,12 +15,12 @@ from reblock.storage.objects.found import FoundObject
 from reblock.storage.zarr.library import fetching, metadata_documents
 from reblock.storage.zarr.meta import parse_v2, parse_v3
 
-#: Stores of zarr-python 3 and 2 that are local folders of chunk files, and where each says which folder.
+#: Stores of zarr-python 3 and 2 that are local folders of chunk files, and their attribute with the folder's path.
 _FOLDERS = {"LocalStore": "root", "DirectoryStore": "path", "NestedDirectoryStore": "path"}
 
 
 def find(array: Any) -> FoundObject:
-    """What is known of an array."""
+    """Describe an array."""
     inner = str(array.path or "")
     kind = type(array.store).__name__
     # Stores around other stores, such as a cache, have an address of their own that is no folder.
@@ -54,7 +54,7 @@ def _version(array: Any) -> int:
 
 
 def _describe(array: Any, version: int, name: str) -> Schema:
-    """The schema from the array's own metadata; without a codec if that is one that reblock does not know."""
+    """The schema from the array's own metadata; without a codec if reblock does not know it."""
     with library_errors("zarr-python", name):
         documents = metadata_documents(array)
         try:

@@ -16,7 +16,7 @@ from reblock.storage.checks import MAX_RANK, dtype_problem
 from reblock.storage.objects.found import FoundObject
 from reblock.storage.objects.store import ObjectStore
 
-#: Package and name of a type, and the module here that knows it. Types are compared by name, which imports nothing.
+#: Package and name of each type, and the module here that describes it. Comparing names imports nothing.
 _KINDS = {
     ("h5py", "Dataset"): "reblock.storage.objects.of_h5py",
     ("zarr", "Array"): "reblock.storage.objects.of_zarr",
@@ -33,7 +33,7 @@ _ACCEPTED = "a path, a reblock.Array, an h5py.Dataset, a zarr.Array or a numpy.n
 
 def open_object(source: Any, allow: Sequence[str] = ()) -> Store:
     """The store of an h5py.Dataset, a zarr.Array or a numpy.ndarray; UsageError for anything else."""
-    found = _find(source)
+    found = find_object(source)
     _check(found)
     why = found.why
     if found.where is not None:
@@ -52,7 +52,8 @@ def open_object(source: Any, allow: Sequence[str] = ()) -> Store:
     return ObjectStore(found, replace(schema, notes=(*schema.notes, note)))
 
 
-def _find(source: Any) -> FoundObject:
+def find_object(source: Any) -> FoundObject:
+    """What is known of an object of h5py, zarr or numpy; UsageError for anything else."""
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(source).__mro__]
     for name in names:
         if name in _KINDS:

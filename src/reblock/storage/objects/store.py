@@ -28,7 +28,7 @@ _MAPPED_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """An object in the memory of this process: no path leads to it, so that nothing can open it again."""
+    """An object in the memory of this process; it has no path, so nothing can open it again."""
 
     found: FoundObject
     """The object."""
@@ -88,7 +88,7 @@ class ObjectStore:
 
     @property
     def described_by(self) -> Sequence[str]:
-        """Nothing on disk says what the object is."""
+        """No file describes the object."""
         return ()
 
     def with_library(self) -> LibraryArray:

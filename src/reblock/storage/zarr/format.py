@@ -12,11 +12,12 @@ from itertools import chain, islice
 import numpy as np
 
 from reblock.errors import CorruptError, DiskError, FormatError, TargetExistsError, UsageError
+from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.medium import FILE, FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Bytes, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
+from reblock.model.store import Bytes, ChunkLimits, Decoder, Extent, Flat, Format, Index, Read, Scratch, Store, fresh
 from reblock.storage.by_extent import ByExtent
 from reblock.storage.checks import load_json, show
 from reblock.storage.codecs.chain import Chain
@@ -26,14 +27,14 @@ from reblock.storage.library import LibraryArray
 from reblock.storage.location import Location
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
-from reblock.storage.media.small import check_folder, exists, is_file, read_head
+from reblock.storage.media.small import check_folder, exists, is_file, new_folder, read_head
 from reblock.storage.records import RECORD_FILE
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.contents import strangers
 from reblock.storage.zarr.files import describe, metadata_files
 from reblock.storage.zarr.library import open_with_zarr_python
-from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
-from reblock.storage.zarr.schema import adapt
+from reblock.storage.zarr.meta import Meta, in_chunk_order, parse_v2, parse_v3
+from reblock.storage.zarr.schema import adapt, chunk_limits
 
 #: The most folders that are searched for the arrays of a group; a folder with a long document counts for more.
 _MANY_FOLDERS = 10_000
@@ -220,6 +221,8 @@ class ZarrStore(ByExtent):
 
     def encode(self, data: Flat, room: Flat | None = None, scratch: Scratch = fresh) -> Flat:
         if self.layout.indexed and self.meta.shard is not None:
+            if self.schema.chunk_order:
+                return zarr_shards.encode_in_order(self.meta, self.meta.shard, data, scratch)
             return zarr_shards.encode(self.meta, self.meta.shard, data, room, scratch)
         return self.meta.chain.encode(data, room, scratch)
 
@@ -297,12 +300,18 @@ class ZarrFormat:
         return adapt(schema, asked, self.version)
 
     def layout(self, schema: Schema) -> Layout:
-        return zarr_shards.by_chunk(describe(schema, self.version)).layout
+        return self._describe(schema).layout
+
+    def _describe(self, schema: Schema) -> Meta:
+        return zarr_shards.by_chunk(in_chunk_order(describe(schema, self.version), schema.chunk_order))
+
+    def chunk_limits(self, codec: Codec) -> ChunkLimits:
+        return chunk_limits(codec, self.version)
 
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         store = self.foresee(path, inner, schema, medium=medium)
         try:
-            medium.make_folder(path)
+            new_folder(medium, path)
         except FileExistsError:
             raise TargetExistsError(f"{path} exists already") from None
         folder = path
@@ -318,8 +327,8 @@ class ZarrFormat:
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> ZarrStore:
         """A file for each chunk or shard."""
-        meta = zarr_shards.by_chunk(describe(schema, self.version))
-        return ZarrStore(path, "/".join(_parts(path, inner)), meta, made_of=schema, medium=medium)
+        inside = "/".join(_parts(path, inner))
+        return ZarrStore(path, inside, self._describe(schema), made_of=schema, medium=medium)
 
 
 def _places(index: Index, units: Sequence[Index], counts: Sequence[int]) -> list[Index]:

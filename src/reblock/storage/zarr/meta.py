@@ -18,7 +18,7 @@ from reblock.model.layout import Coding, Layout
 from reblock.model.schema import Schema
 from reblock.storage.checks import check_chunks, check_keys, check_order, check_shape, show
 from reblock.storage.codecs.chain import Chain
-from reblock.storage.codecs.coding import coding, shard_coding
+from reblock.storage.codecs.coding import coding, shard_beside_coding, shard_coding
 from reblock.storage.codecs.configs import stage_of
 from reblock.storage.codecs.registry import is_checksum, is_filter
 from reblock.storage.records import MEMBER, take_record
@@ -107,9 +107,20 @@ def _layout(schema: Schema) -> Layout:
     taken = coding(schema.codec, schema.dtype, layout.unit_bytes)
     if schema.shards is None or taken is None:
         return replace(layout, coding=taken)
+    if schema.chunk_order:
+        # Chunks are taken from all over the shard, so that none of its memory becomes free before the end.
+        return replace(layout, coding=shard_beside_coding(taken, layout.unit_bytes, layout.object_bytes))
     rows = prod(max(schema.shards[axis] // int(schema.chunks[axis]), 1) for axis in schema.order[:1])  # type: ignore[arg-type]
     sizes = layout.unit_bytes, layout.object_bytes
     return replace(layout, coding=shard_coding(schema.codec, taken, *sizes, rows))
+
+
+def in_chunk_order(meta: Meta, order: str) -> Meta:
+    """The same array with the chunks inside shards in an order."""
+    if not order or meta.shard is None:
+        return meta
+    schema = replace(meta.schema, chunk_order=order)
+    return replace(meta, schema=schema, layout=_layout(schema))
 
 
 def _chain(stages: list[Stage], dtype: np.dtype[Any], nbytes: int, where: str) -> Chain:

@@ -14,8 +14,9 @@ from reblock.geometry import Axis
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
+from reblock.model.store import ChunkLimits
 from reblock.storage.attributes import is_text, to_json
-from reblock.storage.checks import dtype_problem, show
+from reblock.storage.checks import MAX_BYTES, dtype_problem, show
 from reblock.storage.codecs.chain import Chain, trial
 from reblock.storage.codecs.registry import CODECS, check, find, is_filter
 from reblock.storage.conventions import (
@@ -213,6 +214,14 @@ class _Adapter:
         self.notes.append("codec zlib became gzip: zarr v3 has the same compression only in that form")
         stages = (_gzip(stage) if stage.name == "zlib" else stage for stage in codec.stages)
         return Codec(tuple(stages))
+
+
+def chunk_limits(codec: Codec, version: int) -> ChunkLimits:
+    """The largest chunk that a codec takes, and the most chunks that the index of a shard may have."""
+    most = _most_bytes(codec, MAX_BYTES)
+    return ChunkLimits(
+        most_bytes=most if most < MAX_BYTES else None, shard_chunks=INDEX_BYTES // 16 if version == 3 else 0
+    )
 
 
 def adapt(schema: Schema, asked: Collection[str], version: int) -> Schema:

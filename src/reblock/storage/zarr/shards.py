@@ -6,6 +6,8 @@ its position in the file from the start and is written there when it is complete
 
     chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those outside the array are
                                                      omitted; the index is written after all chunks
+
+With `--chunk-order` the chunks of a new shard are in that order, and the index tells; readers need not know.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError
 from reblock.geometry import Grid
+from reblock.geometry.chunk_order import chunk_ranks
 from reblock.model.layout import most_stored_bytes, room_bytes
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
@@ -113,6 +116,36 @@ def encode(meta: Meta, shard: Shard, data: Flat, room: Flat | None, scratch: Scr
     return result
 
 
+def encode_in_order(meta: Meta, shard: Shard, data: Flat, scratch: Scratch) -> Flat:
+    """Encode a shard with its chunks in the array's chunk order, in memory of its own."""
+    layout = meta.layout
+    counts = [per_shard(shard)[axis] for axis in layout.order]
+    lengths = [int(meta.schema.chunks[axis]) for axis in layout.order]  # type: ignore[arg-type]
+    unit_room = scratch("unit", room_bytes(layout.unit_bytes))
+    unit, in_place = unit_room[: layout.unit_bytes], is_in_place(meta.schema.codec, layout.unit_bytes)
+    elements = unit.view(layout.dtype).reshape(lengths)
+    whole: npt.NDArray[Any] = data.view(layout.dtype).reshape([n * c for n, c in zip(counts, lengths, strict=True)])
+    ranks = chunk_ranks(per_shard(shard), meta.schema.chunk_order).transpose(layout.order)
+    made = _Beside(data.size, scratch)
+    end = shard.index_bytes if shard.at_start else 0
+    made.put(np.zeros(end, np.uint8), 0)
+    table = np.empty((*counts, 2), np.uint64)
+    for place in zip(*np.unravel_index(np.argsort(ranks, axis=None), counts), strict=True):
+        inside: Any = tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, lengths, strict=True))
+        elements[...] = whole[inside]
+        stored = meta.chain.encode(unit, unit_room if in_place else None, scratch)
+        made.put(stored, 0)
+        table[place] = end, stored.size
+        end += stored.size
+    index = _stored_index(shard, table.transpose(*map(layout.order.index, shard.axes), -1))
+    if not shard.at_start:
+        made.put(index, data.size)
+    result = made.end()
+    if shard.at_start:
+        result[: index.size] = index
+    return result
+
+
 class _Beside:
     """A shard in memory of its own."""
 
@@ -145,14 +178,19 @@ class RawShards:
         self._counts, self._chunks = per_shard(shard), meta.layout.units.counts
         self._size, self._index_bytes = meta.layout.unit_bytes, shard.index_bytes
         self._start = self._index_bytes if shard.at_start else 0
+        self._order = meta.schema.chunk_order
+        self._known_ranks: dict[tuple[int, ...], npt.NDArray[np.int64]] = {}
 
     def place(self, index: Index) -> Extent:
         """The extent of a chunk."""
         within = tuple(map(int.__floordiv__, index, self._counts))
         there = self._there(within)
-        number = 0
-        for axis, count in zip(self._shard.axes, there, strict=True):
-            number = number * count + index[axis] % self._counts[axis]
+        if self._order:
+            number = int(self._ranks(there)[tuple(index[axis] % self._counts[axis] for axis in self._shard.axes)])
+        else:
+            number = 0
+            for axis, count in zip(self._shard.axes, there, strict=True):
+                number = number * count + index[axis] % self._counts[axis]
         whole = prod(there) * self._size + self._index_bytes
         return Extent(self._path(within), self._start + number * self._size, self._size, whole=whole)
 
@@ -167,10 +205,20 @@ class RawShards:
 
     def _index(self, there: tuple[int, ...]) -> Flat:
         table = np.full((*self._shard.counts, 2), ABSENT, np.uint64)
-        offsets = np.arange(prod(there), dtype=np.uint64).reshape(there) * np.uint64(self._size)
+        offsets = self._ranks(there).astype(np.uint64) * np.uint64(self._size)
         inside: tuple[Any, ...] = tuple(map(slice, there))
         table[(*inside, 0)], table[(*inside, 1)] = offsets + np.uint64(self._start), self._size
         return _stored_index(self._shard, table)
+
+    def _ranks(self, there: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """The rank of each chunk of a shard, given the number of chunks along each of its axes."""
+        if not self._order:
+            return np.arange(prod(there), dtype=np.int64).reshape(there)
+        if there not in self._known_ranks:
+            axes = self._shard.axes
+            counts = [there[axes.index(axis)] for axis in range(len(axes))]
+            self._known_ranks[there] = chunk_ranks(counts, self._order).transpose(axes)
+        return self._known_ranks[there]
 
     def _path(self, within: Index) -> str:
         return f"{self._folder}{self._meta.key(within)}"

@@ -149,9 +149,9 @@ def test_a_plan_that_takes_parts_needs_a_source_that_has_some(tmp_path: Path) ->
     path, data = big(tmp_path / "x.zarr")
     plan = reblock.plan(path, tmp_path / "y.zarr", **PENCILS).plan
     np.save(tmp_path / "x.npy", data)
-    with pytest.raises(UsageError, match=r"the plan reads chunks in parts, and those of .*x.npy cannot be read so"):
+    with pytest.raises(UsageError, match=r"reads chunks in parts, but those of .*x.npy cannot be read that way"):
         View.whole(registry.open(str(tmp_path / "x.npy"))).as_planned(plan)
-    with pytest.raises(UsageError, match=r"the plan reads chunks whole, and those of .*x.zarr cannot"):
+    with pytest.raises(UsageError, match=r"the plan reads chunks whole, but those of .*x.zarr cannot"):
         View.whole(divided(path).store).as_planned(replace(plan, divided=False))
 
 

@@ -1,4 +1,4 @@
-"""The choice between the three ways of reading: compiled, Python, and the library of a format."""
+"""Chooses between the three ways of reading: compiled, Python, and the library of a format."""
 
 from __future__ import annotations
 

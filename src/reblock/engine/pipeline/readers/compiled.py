@@ -1,7 +1,7 @@
 """Reading by the compiled loop: tables of units, many in one call.
 
-Units that the loop leaves over, such as one that is not stored or lies behind a link, are read in Python, which finds
-the words for what is wrong with them.
+Units that the loop skips, such as one that is not stored or lies behind a link, are read in Python, which also reports
+what is wrong with them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from reblock.model import Scratch, Traffic
 #: The most units of one job, and the most bytes that they have together.
 _MAX_UNITS, _MAX_BYTES = 64, 2 << 20
 
-#: Reads, decodes and scatters some rows; also returns the rows that are left over.
+#: Reads, decodes and scatters some rows; also returns the rows that it skipped.
 ReadRows = Callable[[UnitRows, Ints, Window, Scratch], tuple[Arrived, list[int]]]
 
 
 class CompiledReading:
-    """Reads units from tables, without the interpreter's help for each."""
+    """Reads units from tables, many in one call."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Encoded units, many in one call: read, decoded and scattered by the compiled loop, where it has a decoder.
 
 Where it has none, each unit is read by one call, decoded by the store and scattered by another call. Units that are
-not stored or lie behind a link are left over.
+not stored or lie behind a link are skipped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EncodedUnits:
         self._decoder = None if verbatim else native.decoder(view.store.decoder)
 
     def __call__(self, rows: UnitRows, chosen: Ints, window: Window, scratch: Scratch) -> tuple[Arrived, list[int]]:
-        """Read, decode and scatter some rows; also returns those that are left over."""
+        """Read, decode and scatter some rows; also returns those that were skipped."""
         if self._decoder is not None:
             return self._compiled(self._decoder, rows, chosen, window, scratch)
         places, sizes, counts = self._places(rows, chosen)
@@ -118,7 +118,7 @@ class EncodedUnits:
         return self._moves.fetch(row, rows.files.paths, memory, most, direct=self._direct)
 
     def _room(self, files: UnitFiles, chosen: list[int], scratch: Scratch) -> tuple[Flat, int]:
-        """Memory for the stored bytes of one of some units, and the most bytes that may be read into it."""
+        """Memory for the stored bytes of a unit, and the most bytes that may be read into it."""
         sized = self._view.layout.stored_bytes
         size = max(_stored_bytes(self._view.store.medium, files.extents[at]) for at in chosen) if sized else self._most
         memory = scratch(STORED, size + 2 * PAGE_BYTES)

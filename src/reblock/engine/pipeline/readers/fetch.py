@@ -96,7 +96,7 @@ class SharedFile:
                 try:
                     self._opened = open_raw(self._opener, self.visit)
                 except Exception as error:
-                    # Every piece must raise it: an object that cannot be opened is not one that is not stored.
+                    # Every piece must raise it: an object that cannot be opened must not count as missing.
                     self._error = error
                     raise
             if self._error is not None:
@@ -115,7 +115,7 @@ class SharedFile:
             return first
 
     def done(self) -> None:
-        """Note that a piece is done with the file."""
+        """Report that a piece no longer needs the file."""
         with self._lock:
             self._left -= 1
             if not self._left and self._opened:

@@ -33,9 +33,9 @@ class Opener:
 
 
 def changed(medium: Medium, key: str) -> ChangedError:
-    """An error for an object that is not what it was at the start of the run, or not there any more."""
+    """An error for an object that has changed, or is missing, since the start of the run."""
     try:
         medium.status(key)
     except (FileNotFoundError, StorageError):
-        return ChangedError(f"{key} was there when the run began, and is not any more")
-    return ChangedError(f"{key} is not what it was when the run began: somebody writes to it, or has replaced it")
+        return ChangedError(f"{key} was there when the run began and is missing now")
+    return ChangedError(f"{key} has changed since the run began: another program writes to it, or has replaced it")

@@ -29,7 +29,7 @@ class RawUnits:
         self._view, self._moves, self._opener, self._batch_size = view, moves, opener, batch_size
 
     def __call__(self, rows: UnitRows, chosen: Ints, window: Window, scratch: Scratch) -> tuple[Arrived, list[int]]:
-        """Read and scatter some rows; none are left over."""
+        """Read and scatter some rows; none is skipped."""
         table, files = np.ascontiguousarray(rows.table[chosen]), rows.files
         result, completed = native.ResultStruct(), np.empty(len(window.numbers), np.int64)
         room, roots = round_up(rows.bytes + 2 * PAGE_BYTES), self._view.store.roots
@@ -38,7 +38,7 @@ class RawUnits:
         with ExitStack() as opened:
 
             def follow(row: int, at: int) -> None:
-                """Open a link, or a file behind one, unless it leads outside."""
+                """Open a link, or a file behind one, unless it leads out of the source's folders."""
                 handle = self._opener.reader(files.names[at], number=int(table[row, 6]))
                 table[row, 0] = opened.enter_context(handle).fileno()
 

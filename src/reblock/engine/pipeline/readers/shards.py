@@ -1,6 +1,6 @@
 """Shards: finds units through the index inside their object.
 
-The threads that read also look up indices, for many units at once. Units are left over if the index of their object
+The threads that read also look up indices, for many units at once. Units are skipped if the index of their object
 cannot be read in one call, because the file is missing, lies behind a link or is damaged.
 """
 
@@ -46,7 +46,7 @@ class Shards:
         return Traffic(opens, runs, opens + runs, len(objects) * self._view.layout.unit_bytes)
 
     def __call__(self, rows: UnitRows, chosen: Ints) -> tuple[UnitRows, list[int]]:
-        """Some rows with the extents of their units, and the rows that are left over."""
+        """Some rows with the extents of their units, and the rows that were skipped."""
         objects, units = rows.files.objects, rows.files.units
         found: list[tuple[int, Extent | None]] = []
         odd: list[int] = []

@@ -1,7 +1,7 @@
 """Tables of units: the units that a read box meets, as rows for the compiled loop.
 
-The module `visits` makes one visit at a time; this one makes the same for many units at once, so that the interpreter
-does not slow down small chunks. Raw objects that are read in several pieces are left to `visits`.
+The module `visits` makes one visit at a time; this one makes rows for many units at once, so that small chunks are not
+slowed down by the interpreter. Raw objects that are read in several pieces are left to `visits`.
 
 Units in shards come shard by shard, so that each index is read once. Along one axis, a read box that meets eight units
 in three shards walks through them like this ::
@@ -94,7 +94,7 @@ class UnitTable:
             yield UnitRows(first, table, files, most)
 
     def _find(self, firsts: Index, shape: tuple[int, ...], groups: Groups, first: int) -> UnitFiles:
-        """Some units that a read box meets, and where they lie; in shards only the index knows where."""
+        """Some units that a read box meets, and where they lie; in shards only the index has the positions."""
         view, steps = self._view, _steps(shape, groups, first)
         found = np.stack(steps, 1) + np.array(firsts, np.int64) if shape else np.zeros((1, 0), np.int64)
         units = view.unit_indices(found)

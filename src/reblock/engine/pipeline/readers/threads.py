@@ -1,4 +1,4 @@
-"""Reader threads: carry out read jobs, and hand on the write boxes that these complete."""
+"""Reader threads: carry out read jobs, and pass on the write boxes that they complete."""
 
 from __future__ import annotations
 

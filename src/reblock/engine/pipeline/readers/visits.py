@@ -20,7 +20,7 @@ from reblock.geometry.axis import Ints
 from reblock.geometry.runs import pieces, runs
 from reblock.model import Access, Flat, Index, Layout, Traffic, TransferMode
 
-#: Memory that is kept of a run while its piece is read, beside its elements.
+#: Memory for each run while its piece is read, beside its elements.
 _RUN_BYTES = 64
 
 
@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
     array: Array | None
     """The elements; None if they are not stored."""
     stored: Flat | None = None
-    """The bytes that all filters decoded to the elements; None if there are none, or a filter was skipped."""
+    """The stored bytes, if all filters were applied to decode them; else None."""
     filled: bool = False
     """Whether the format's library made up the elements of a unit that is not stored."""
 
@@ -86,7 +86,7 @@ class Visit:
 
     @property
     def traffic(self) -> Traffic:
-        """What the visit adds to the counts."""
+        """The traffic of the visit."""
         return Traffic(1, self.runs, 1 if self.whole else 1 + self.runs, self.bytes)
 
     def require_fill(self) -> None:

@@ -45,14 +45,14 @@ class TargetWriter:
         self._making = Lock()
 
     def buffer(self, number: int, elements: int, memory: Memory) -> Buffer:
-        """A buffer for a write box, empty but for the overhang, which is filled."""
+        """A new buffer for a write box; only its overhang is filled."""
         buffer = Buffer(self.boxes, number, elements, memory)
         if elements * self.store.layout.itemsize != memory.flat.size:
             self.pad(buffer, buffer.stored)
         return buffer
 
     def pad(self, buffer: Buffer, part: Box) -> None:
-        """Fill a part of a buffer, if the buffer sticks out of the array."""
+        """Fill a part of a buffer, if the buffer extends beyond the array."""
         if buffer.elements * self.store.layout.itemsize != buffer.memory.flat.size:
             buffer.array[part.within(buffer.stored).slices] = fill_element(self.store)
 
@@ -95,7 +95,7 @@ class TargetWriter:
             data = buffer.memory.flat if buffer.data is None else buffer.data
             size, own = data.size, buffer.data is None or native.address(data) == buffer.memory.start
             direct = own and size >= DIRECT_BYTES and _aligned(place, size)
-            # These bytes have no other owner, and must live until they are written.
+            # No other reference keeps these bytes alive until they are written.
             kept += () if own and not before else (before, data)
             start = buffer.memory.start if own else native.address(data)
             head = native.address(np.frombuffer(before, np.uint8)) if before else 0

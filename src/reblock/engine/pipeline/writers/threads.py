@@ -18,15 +18,15 @@ from reblock.model import Finished, Ledger
 
 #: The most write boxes of one job, and the most bytes that they have together.
 _MAX_BOXES, _MAX_BYTES = 64, 2 << 20
-#: Seconds between two looks whether the run was cancelled, while the last boxes are written.
+#: Seconds between two checks for cancellation while the last boxes are written.
 _PATIENCE_SECONDS = 0.01
 
 
 class Writers:
     """Threads that encode, and threads that write.
 
-    More encoding threads than cores would only push each other's tables out of the caches, and each keeps scratch
-    memory; more writing threads than cores keep the device busy.
+    There are at most as many encoding threads as cores: more would evict each other's tables from the caches, and each
+    keeps scratch memory. More writing threads than cores keep the device busy.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from reblock.storage.media.private import PrivateFolder
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.4, 0.02
 
 
-class Lock:
+class FileLock:
     """A lock file in a private folder, which is made if it does not exist."""
 
     def __init__(self, path: str) -> None:

@@ -1,0 +1,1 @@
+"""The postgres format: arrays in the rows of a database."""
