@@ -52,7 +52,7 @@ def test_a_file_with_other_arrays_is_never_replaced(sample: Path, tmp_path: Path
 
 
 def test_urls_are_named_as_not_possible_yet(sample: Path) -> None:
-    with pytest.raises(reblock.UsageError, match="not URLs"):
+    with pytest.raises(reblock.UsageError, match="not other URLs"):
         reblock.plan(sample, "s3://bucket/x.zarr", chunks=8)
 
 

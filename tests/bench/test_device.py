@@ -32,6 +32,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_device, "CODECS", ("zstd", "shuffle"))
 
 
+#: Properties of a device that only its description can name.
+NOT_MEASURED = ("far_seek_seconds", "travel_seconds_per_byte", "switch_seconds")
+
+
 def test_what_is_measured_loads_back(tmp_path: Path) -> None:
     told: list[str] = []
     device = measure_device(tmp_path, size="1MiB", name="mine", notify=told.append)
@@ -39,7 +43,7 @@ def test_what_is_measured_loads_back(tmp_path: Path) -> None:
     assert device.depth in bench_device.DEPTHS
     assert Device.from_json(json.loads(json.dumps(device.to_json()))) == device
     numbers = {key: value for key, value in device.to_json().items() if isinstance(value, float)}
-    assert all(value > 0 for key, value in numbers.items() if key != "far_seek_seconds")
+    assert all(value > 0 for key, value in numbers.items() if key not in NOT_MEASURED)
     for rates in (device.decode_bytes_per_second, device.encode_bytes_per_second):
         assert set(rates) == {"zstd", "shuffle", "default"}
     assert os.listdir(tmp_path) == []

@@ -11,35 +11,48 @@ from typing import TYPE_CHECKING
 from reblock.posix import require_posix
 
 if TYPE_CHECKING:
+    from reblock.advisor.advice import Advice
+    from reblock.api.advice import advise
     from reblock.api.array import DEFAULT_MEMORY, Array, open
     from reblock.api.compare import Difference, Verdict, info, verify
+    from reblock.api.creating import create
     from reblock.api.job import Job
     from reblock.api.planfile import load_plan, save_plan
     from reblock.api.planning import plan
+    from reblock.api.recording import record
+    from reblock.api.replicas.changing import repair_replicas, update_replicas
+    from reblock.api.replicas.making import create_replicas
     from reblock.api.resumption import find_job, resume
     from reblock.api.running import adopt, check, repartition, run
     from reblock.runs.unfinished import Unfinished, clean, status
 
 __all__ = [
     "DEFAULT_MEMORY",
+    "Advice",
     "Array",
     "Difference",
     "Job",
     "Unfinished",
     "Verdict",
     "adopt",
+    "advise",
     "check",
     "clean",
+    "create",
+    "create_replicas",
     "find_job",
     "info",
     "load_plan",
     "open",
     "plan",
+    "record",
+    "repair_replicas",
     "repartition",
     "resume",
     "run",
     "save_plan",
     "status",
+    "update_replicas",
     "verify",
 ]
 
@@ -49,8 +62,14 @@ _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
     **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
     "Job": "reblock.api.job",
+    "create": "reblock.api.creating",
     **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),
     "plan": "reblock.api.planning",
+    "Advice": "reblock.advisor.advice",
+    "advise": "reblock.api.advice",
+    "record": "reblock.api.recording",
+    "create_replicas": "reblock.api.replicas.making",
+    **dict.fromkeys(("repair_replicas", "update_replicas"), "reblock.api.replicas.changing"),
     **dict.fromkeys(("adopt", "check", "repartition", "run"), "reblock.api.running"),
     **dict.fromkeys(("find_job", "resume"), "reblock.api.resumption"),
     **dict.fromkeys(("Unfinished", "clean", "status"), "reblock.runs.unfinished"),

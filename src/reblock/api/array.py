@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reblock.api.access_log import AccessLog, location_name
 from reblock.api.machine import cores, parse_memory
 from reblock.engine import View, load
-from reblock.errors import ReblockError, UsageError, option
+from reblock.errors import DiskError, InfeasibleError, ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import Cut
 from reblock.geometry.notation import parse_axis
-from reblock.model import Layout, Store
+from reblock.model import Layout, Store, Updatable
 from reblock.runs.source import Files, look
 from reblock.storage import registry
 from reblock.storage.location import Where
@@ -26,18 +29,28 @@ from reblock.storage.objects.found import ArrayObject
 from reblock.storage.objects.opening import open_object
 from reblock.units import parse_size
 
+#: What locations of replicas start with.
+REPLICAS = "replicas:"
 #: The default memory budget.
 DEFAULT_MEMORY = "1GiB"
+#: How often a region is read whose chunks are replaced meanwhile.
+_MOST_ATTEMPTS = 20
+#: Copies of a chunk that an update takes: elements, stored bytes, and buffers of the library that moves them.
+_UPDATE_COPIES = 6
 
 
 @dataclass(frozen=True)
 class Array:
-    """A stored array, opened for reading."""
+    """A stored array, opened for reading, or also for updates."""
 
     store: Store
     """The adapter behind it."""
     memory_bytes: int = parse_size(DEFAULT_MEMORY)
     """Memory budget for reading, beside the result."""
+    log: AccessLog | None = field(default=None, repr=False, compare=False)
+    """Where its reads are logged."""
+    mode: str = "r"
+    """`r`, or `r+` if elements may be assigned."""
     files: Files = field(init=False, repr=False, compare=False)
     """The state of the files that describe it, when it was opened."""
 
@@ -84,6 +97,12 @@ class Array:
     def attributes(self) -> dict[str, Any]:
         return dict(self.store.schema.attributes)
 
+    def logged(self, log: Where) -> Array:
+        """The same array with its reads appended to a log."""
+        again = copy(self)
+        object.__setattr__(again, "log", AccessLog(log, location_name(self.store.location), self.shape))
+        return again
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an array without axes")
@@ -99,6 +118,20 @@ class Array:
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         """Read a region: integers, slices and `...` as in numpy, or a dict of them by axis name."""
         return _getitem(self, key)
+
+    def load_box(self, box: Box, steps: Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """The elements of a box; with steps, every n-th along each axis. A chunk that is replaced is read again."""
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                return load(View.whole(self.store), box, steps=steps, memory_bytes=self.memory_bytes, threads=cores())
+            except DiskError as error:
+                if error.errno != errno.ESTALE or attempt == _MOST_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Replace a region, if the array was opened with `mode="r+"`: all elements or none, in one transaction."""
+        _setitem(self, key, value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:  # noqa: FBT001 - numpy's signature
         """All elements, for `numpy.asarray` and similar functions."""
@@ -121,6 +154,8 @@ def open(
     format: str | None = None,
     allow_external: Sequence[Where] = (),
     memory: str | int | None = None,
+    log: Where | None = None,
+    mode: str = "r",
 ) -> Array:
     """Open an array for reading; links and file names in it may only lead into allowed folders.
 
@@ -129,6 +164,11 @@ def open(
 
     `memory` is the budget for slicing, 1 GiB by default. It does not include the result, but everything else, such as
     the chunks that are being decoded.
+
+    `log` is a file to which each read is appended, for `reblock advise --log`; several processes may share it.
+
+    With `mode="r+"`, regions can be assigned: `array[10:20] = 0` rewrites the chunks that it touches, in one
+    transaction. Arrays in PostgreSQL can be opened so, see `reblock.create`.
 
     Examples
     --------
@@ -139,7 +179,8 @@ def open(
     [3, 4]
     """
     try:
-        return open_array(source, format, allow_external, memory)
+        array = for_updates(open_array(source, format, allow_external, memory), mode)
+        return array if log is None else array.logged(log)
     except ReblockError as error:
         # Other functions call it `from_format`, because they have two formats.
         error.args = (error.message.replace(option("from_format"), option("format")), *error.args[1:])
@@ -161,6 +202,10 @@ def open_array(
     if isinstance(allow_external, str | os.PathLike):
         raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
     allow = tuple(os.fspath(folder) for folder in allow_external)
+    if isinstance(source, str) and source.startswith(REPLICAS):
+        # Loaded on first use: it needs the advisor.
+        replicas: Array = import_module("reblock.api.replicas.array").open_replicas(source[len(REPLICAS) :], memory)
+        return replicas
     if isinstance(source, str | os.PathLike):
         return Array(registry.open(source, format, allow), memory_bytes)
     if format is not None:
@@ -168,13 +213,76 @@ def open_array(
     return Array(open_object(source, allow), memory_bytes)
 
 
+def for_updates(array: Array, mode: str) -> Array:
+    """An array in a mode; UsageError if its format cannot replace elements."""
+    if mode not in ("r", "r+"):
+        raise UsageError(f"mode is 'r' or 'r+', not {mode!r}")
+    if mode == "r+" and not isinstance(array.store, Updatable):
+        raise UsageError(
+            f"{array.store.location}: arrays of the format {array.store.format} cannot be updated in place, those in "
+            "PostgreSQL can"
+        )
+    if mode == array.mode:
+        return array
+    again = copy(array)
+    object.__setattr__(again, "mode", mode)
+    return again
+
+
 def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
-    keys = _keys(array, key)
+    box, steps, after = _selection(array, key)
+    if not box.size:
+        return np.empty(box.shape, array.dtype)[after]
+    found = array.load_box(box, steps)
+    if array.log is not None:
+        array.log.note(box.start, box.stop)
+    return found[after]
+
+
+def _setitem(array: Array, key: Any, value: Any) -> None:
+    store = array.store
+    if array.mode != "r+" or not isinstance(store, Updatable):
+        raise UsageError(f"{store.location} was opened for reading: open it with mode='r+'")
+    needed = _UPDATE_COPIES * store.layout.object_bytes
+    if needed > array.memory_bytes:
+        raise InfeasibleError(
+            f"updating chunks of {store.layout.object_bytes:,} bytes needs {needed:,} bytes of memory",
+            needs_memory_bytes=needed,
+        )
+    box, steps, after = _selection(array, key)
+    counts = [-(-(stop - start) // step) for start, stop, step in zip(box.start, box.stop, steps, strict=True)]
+    wanted = [count for count, one in zip(counts, after, strict=True) if isinstance(one, slice)]
+    try:
+        values = np.broadcast_to(_elements(value, array.dtype), wanted).reshape(counts)
+    except ValueError as error:
+        raise UsageError(f"the values do not fit into a region of {tuple(wanted)}: {error}") from None
+    if box.size:
+        store.update(box, steps, values[tuple(one if isinstance(one, slice) else slice(None) for one in after)])
+
+
+def _elements(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Values as elements of a type; UsageError if any of them changes in a way that rounding does not explain."""
+    try:
+        given = np.asarray(value)
+        if given.dtype != dtype and isinstance(value, int | float) and not isinstance(value, bool):
+            given = np.asarray(value, dtype) if float(value).is_integer() or dtype.kind in "fc" else given
+        if not np.can_cast(given.dtype, dtype, "same_kind"):
+            raise TypeError(f"elements of type {given.dtype} are not of type {dtype}")
+        found = given.astype(dtype)
+    except (TypeError, OverflowError, ValueError) as error:
+        raise UsageError(f"cannot assign this value: {error}") from None
+    if given.dtype.kind in "biu" and dtype.kind in "biu" and not np.array_equal(found, given):
+        raise UsageError(f"cannot assign this value: integers are outside the range of {dtype}")
+    return found
+
+
+def _selection(array: Array, key: Any) -> tuple[Box, list[int], tuple[slice | int, ...]]:
+    """The box and steps of an index, and the index of the result in what is read."""
     starts: list[int] = []
     stops: list[int] = []
     steps: list[int] = []
     after: list[slice | int] = []
-    for k, length in zip(keys, array.shape, strict=True):
+    for k, length in zip(_keys(array, key), array.shape, strict=True):
         if isinstance(k, slice):
             taken = range(length)[k]
             low, high = (min(taken), max(taken) + 1) if taken else (0, 0)
@@ -191,12 +299,7 @@ def _getitem(array: Array, key: Any) -> npt.NDArray[Any]:
             after.append(0)
         starts.append(low)
         stops.append(high)
-    box = Box(tuple(starts), tuple(stops))
-    if not box.size:
-        return np.empty(box.shape, array.dtype)[tuple(after)]
-    return load(View.whole(array.store), box, steps=steps, memory_bytes=array.memory_bytes, threads=cores())[
-        tuple(after)
-    ]
+    return Box(tuple(starts), tuple(stops)), steps, tuple(after)
 
 
 def _keys(array: Array, key: Any) -> list[Any]:

@@ -1,8 +1,8 @@
-"""Devices as they are asked for: a preset, a file, or `auto`, which is what earlier runs measured.
+"""Devices of a job: a preset, a file, or `auto`, which uses the measurements of earlier runs.
 
 ::
 
-    plan   device of a path → its samples, else the nvme preset → codecs nobody knows are tried → Device
+    plan   device of a path → its samples, else the nvme preset → unknown codecs are tried → Device
     run    measured passes → samples of the devices, the codecs and the cores → runs.experience
 """
 
@@ -36,11 +36,11 @@ from reblock.storage.location import Location
 from reblock.storage.media.mounts import device_name
 from reblock.units import format_size
 
-#: Asks for what was measured.
+#: The device that uses measurements.
 AUTO_DEVICE = "auto"
-#: The preset where nothing was.
+#: The preset that `auto` uses without measurements.
 BASE = "nvme"
-#: How fast elements are scattered without the compiled loop, over how fast with it: chunks of 64 KiB, two cores.
+#: Speed of scattering without the compiled loop, divided by the speed with it: chunks of 64 KiB, two cores.
 WITHOUT_LOOP = 0.15
 
 
@@ -50,7 +50,7 @@ Asked = str | Device
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices that a job is planned for, and what it takes to learn from its run."""
+    """The devices that a job is planned for, and what is needed to learn from its run."""
 
     source: Device
     """Device of the source."""
@@ -59,15 +59,15 @@ class Devices:
     scratch: Device | None
     """Device of intermediate arrays; None = the target's."""
     layouts: tuple[Layout, Layout]
-    """Source and target, with the part of their bytes that is stored, as far as known."""
+    """Source and target, with the ratio of stored bytes where it is known."""
     subjects: tuple[str, str] | None = None
-    """Names of the devices of source and target in the experience; None = nothing is kept of the run."""
+    """Names of the devices of source and target in the experience; None = the run's measurements are not kept."""
     trials: tuple[Sample, ...] = ()
-    """Results of the trials of codecs."""
+    """Results of codec trials."""
 
     def leave(self, decision: Decision, measured: Sequence[Measured], before: Load | None) -> None:
-        """Keep what a run measured, for later plans, unless other processes took the cores since it began."""
-        # A run that followed another plan, or found its work done, measured something else than was predicted.
+        """Keep a run's measurements for later plans, unless other processes used the cores meanwhile."""
+        # A run that followed another plan, or found its work done, did not measure what was predicted.
         if self.subjects is None or len(measured) != len(decision.sweeps) or not measured:
             return
         if not (before and before.crowded(Load.now())):
@@ -75,7 +75,7 @@ class Devices:
 
 
 def find_device(device: Asked) -> Device:
-    """A device by preset, by file, or as it is; `auto` is the preset where nothing can be known."""
+    """The device given by a preset, a file, or directly; `auto` becomes the default preset."""
     if isinstance(device, Device):
         return device
     if device in PRESETS or device == AUTO_DEVICE:
@@ -98,9 +98,9 @@ def find_devices(
     schema: Schema,
     memory_bytes: int,
 ) -> Devices:
-    """The devices of source, target and scratch as they were asked for; only a stored source has a device of its own.
+    """The devices of source, target and scratch; only a stored source has a device of its own.
 
-    Where codecs are not known, `auto` tries them.
+    `auto` tries codecs that no run has measured.
     """
     if view is None or AUTO_DEVICE not in asked or not is_on():
         target, scratch = (None if one is None else _priced(find_device(one)) for one in asked[1:])
@@ -112,19 +112,19 @@ def find_devices(
         auto if one == AUTO_DEVICE else None if one is None else _priced(find_device(one))
         for one, auto in zip(asked, (found.source, found.target, found.target), strict=True)
     )
-    # What a device that was given does not explain must not be learned of another one.
+    # If one device was given, its errors must not be attributed to the other.
     return replace(found, source=source or found.source, target=target, scratch=scratch, subjects=None)
 
 
 def _priced(device: Device) -> Device:
-    """A device as plans are priced on it here: elements are scattered more slowly where the loop was not compiled."""
+    """The device with the scatter speed of this machine, which is lower without the compiled loop."""
     if native.library() is not None:
         return device
     return replace(device, memory_bytes_per_second=device.memory_bytes_per_second * WITHOUT_LOOP)
 
 
 def _auto(view: View, target: str | None, layouts: tuple[Layout, Layout], schema: Schema, memory_bytes: int) -> Devices:
-    """What is known of the devices of a source and of a target; codecs that nobody knows are tried."""
+    """Measured devices of a source and a target; codecs that no run has measured are tried."""
     subjects = _subjects(view, target)
     experience = recall()
     trials, words = _trials(view, layouts[1], schema, experience, memory_bytes)
@@ -143,7 +143,7 @@ def _auto(view: View, target: str | None, layouts: tuple[Layout, Layout], schema
 
 
 def _subjects(view: View, target: str | None) -> tuple[str, str]:
-    """Names of the devices; what has none is a device of its own."""
+    """Names of the devices of two arrays; an array without one gets its own."""
     where = view.store.described_by[0] if view.store.described_by else view.store.location
     source = _subject(where)
     return source, source if target is None else _subject(target)
@@ -155,19 +155,19 @@ def _subject(path: str) -> str:
 
 
 def _scatter() -> str:
-    """The quantity of scattering: another one without the compiled loop."""
+    """Name of the scatter speed, which differs without the compiled loop."""
     return SCATTER if native.library() is not None else f"{SCATTER} numpy"
 
 
 def _sure(experience: Experience, subject: str, words: Sequence[str]) -> str:
-    """How sure a prediction is, in words."""
+    """The basis of a prediction, in words."""
     count = experience.runs(subject)
     said = f"{count} run{'s' if count > 1 else ''} on" if count else f"{BASE} preset, nothing measured yet on"
     return plain("; ".join([f"auto: {said} {subject}", *words]))
 
 
 def _with_part(layout: Layout, known: Known) -> Layout:
-    """A layout with the part of its bytes that is stored."""
+    """The layout with its ratio of stored bytes."""
     part = known(MACHINE, coding("part", layout.codec)) if layout.codec else None
     return replace(layout, stored_part=min(part, 1.0)) if part else layout
 
@@ -175,7 +175,7 @@ def _with_part(layout: Layout, known: Known) -> Layout:
 def _trials(
     view: View, layout: Layout, schema: Schema, experience: Experience, memory_bytes: int
 ) -> tuple[list[Sample], list[str]]:
-    """Trials of the codecs that no run has measured, and words on them."""
+    """Trials of codecs that no run has measured, and a note on each."""
     source = view.layout
     wanted = [
         kind
@@ -206,7 +206,7 @@ def _samples(kind: str, codec: str, rate: float, part: float) -> list[Sample]:
 
 # ---------------------------------------------------------------- after a run
 def learned_samples(subjects: tuple[str, str], decision: Decision, measured: Sequence[Measured]) -> Iterator[Sample]:
-    """What the passes of a run say about the cores, and about the devices of source and target."""
+    """Measurements of the cores, and of the devices of source and target, from the passes of a run."""
     problem, plan = decision.problem, decision.plan
     first, scratch, last = problem.devices
     devices = [first, *(scratch for _ in plan.scratch), last]

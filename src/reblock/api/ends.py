@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
 from reblock.api.devices import AUTO_DEVICE, Devices, find_devices
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import (
+    AccessGiven,
+    Chooser,
+    MakeChooser,
+    Wishes,
     abstract_layouts,
     is_contiguous,
     is_strict,
@@ -20,6 +25,7 @@ from reblock.api.request import (
 )
 from reblock.engine import View
 from reblock.errors import UsageError, option, options
+from reblock.geometry.notation import AUTO as CHOSEN
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema
 from reblock.planner import AUTO
@@ -27,7 +33,11 @@ from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
+from reblock.storage.media.registry import target_medium
 from reblock.units import parse_size
+
+#: What a caller may ask of a target.
+_ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype")
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,10 @@ class Request:
     """Memory budget."""
     shards: Chunks | None = None
     """Shards of the target."""
+    chunk_order: Order | None = None
+    """Order of chunks inside the target's shards."""
+    access: AccessGiven | None = None
+    """Accesses that the target is to serve, which choose what is `auto`."""
     transpose: Order | None = None
     """Order of the source's axes in the target."""
     region: Ranges | None = None
@@ -84,6 +98,16 @@ class Request:
     """Its chunks."""
     source_codec: str | Codec | None = None
     """Its codec."""
+
+    def __post_init__(self) -> None:
+        if self.access is not None and self.chunks is None:
+            object.__setattr__(self, "chunks", CHOSEN)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether accesses are given, or shards or their order are to be chosen."""
+        automatic = any(isinstance(one, str) and one.strip() == CHOSEN for one in (self.shards, self.chunk_order))
+        return self.access is not None or automatic
 
     @property
     def memory_bytes(self) -> int:
@@ -166,11 +190,29 @@ def _abstract_ends(request: Request) -> Ends:
         raise UsageError(
             f"{option('checksum')} is for a target of a known format; without a source, name it in {option('codec')}"
         )
+    if request.chunk_order is not None:
+        raise UsageError(f"{option('chunk_order')} is for a target of a known format, with shards")
     codecs = parse_codec(request.source_codec), parse_codec(request.codec)
+    views = request.transpose, request.region
+    choose = None if request.access is None else _chooser(request, None)
     source, schema, target = abstract_layouts(
-        parse_shape(shape), dtype, source_chunks, codecs[0], chunks, codecs[1], request.transpose, request.region
+        parse_shape(shape), dtype, source_chunks, codecs[0], chunks, codecs[1], *views, choose
     )
     return Ends(source, target, schema, schema)
+
+
+def _chooser(request: Request, kind: Format | None) -> MakeChooser:
+    """Makes the chooser of chunks for a request; its modules are loaded only where something is to be chosen."""
+    choosing = import_module("reblock.api.choosing")
+    axes: Any = import_module("reblock.advisor.document").ArrayAxes
+
+    def make(shape: tuple[int, ...], names: tuple[str, ...] | None, itemsize: int, codec: Codec) -> Chooser:
+        made: Chooser = choosing.ChunkChooser.of(
+            request.access, axes(shape, names), itemsize, kind, codec, request.target_device or request.device
+        )
+        return made
+
+    return make
 
 
 def _stored_ends(request: Request, source: ArraySource) -> Ends:
@@ -191,11 +233,14 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
         strict=strict,
     )
     where = None if request.target is None else registry.locate(request.target)
-    if where is not None and where.is_url:
-        raise UsageError(f"{where.path}: only local files can be written in this version, not URLs")
+    if where is not None:
+        target_medium(where.path)
     to_format = request.to_format
     kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
-    wanted = wanted_schema(view, request.chunks, request.shards, parse_codec(request.codec), request.dtype)
-    asked = {name for name in ("chunks", "shards", "codec", "dtype") if getattr(request, name) is not None}
+    choose = _chooser(request, kind) if request.chooses else None
+    codec = parse_codec(request.codec)
+    wishes = Wishes(request.chunks, request.shards, request.chunk_order, codec, request.dtype, choose)
+    wanted = wanted_schema(view, wishes)
+    asked = {name for name in _ASKED if getattr(request, name) is not None}
     schema = target_schema(kind, wanted, asked, checksum=request.checksum)
     return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, array.files)

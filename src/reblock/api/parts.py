@@ -1,4 +1,4 @@
-"""Whole chunks or parts of them: which of the two a plan reads from a source whose codec allows both."""
+"""Chooses whether a plan reads whole chunks or parts of chunks, if the source's codec allows both."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from reblock.errors import InfeasibleError
 from reblock.model import Problem
 from reblock.planner import OBJECTIVES, Decision, choose
 
-#: A plan that takes at most this many times the least possible time is good enough.
+#: A plan within this factor of the lower bound on time is good enough.
 _NEAR = 1.1
 
 
 def choose_parts(view: View | None, problem: Problem, objective: str) -> Decision:
-    """The best plan that reads chunks whole, or in parts if that is better."""
+    """The best plan: with whole chunks, or with parts if that is better."""
     try:
         whole = choose(problem, objective=objective)
     except InfeasibleError:
@@ -32,7 +32,7 @@ def choose_parts(view: View | None, problem: Problem, objective: str) -> Decisio
 
 
 def choose_whole(view: View | None, before: Decision) -> Decision | None:
-    """The best plan for the same problem that reads chunks whole; None where none fits into memory."""
+    """The best plan that reads whole chunks; None if none fits into memory."""
     if view is None or view.layout.divided:
         return None
     with suppress(InfeasibleError):
@@ -42,6 +42,6 @@ def choose_whole(view: View | None, before: Decision) -> Decision | None:
 
 
 def _in_parts(view: View | None, problem: Problem) -> Problem | None:
-    """The same problem with parts of the source's chunks for units; None where they cannot be decoded one by one."""
+    """The same problem with parts of chunks as source units; None if they cannot be decoded separately."""
     parts = None if view is None else view.in_parts()
     return None if parts is None else replace(problem, source=parts.layout.stored_like(problem.source))

@@ -12,6 +12,7 @@ from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.parts import choose_parts
 from reblock.api.recall import remember
+from reblock.api.request import AccessGiven
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape
 from reblock.model import Codec, Device, Plan, Problem
 from reblock.planner import AUTO, Decision, choose, price
@@ -25,6 +26,8 @@ def plan(
     chunks: Chunks | None = None,
     memory: str | int | None = None,
     shards: Chunks | None = None,
+    chunk_order: Order | None = None,
+    access: AccessGiven | None = None,
     transpose: Order | None = None,
     region: Ranges | None = None,
     codec: str | Codec | None = None,
@@ -50,7 +53,7 @@ def plan(
 
     The source is a stored array, or, for arithmetic alone, `shape`, `dtype` and `source_chunks`. `checksum` appends a
     checksum of each chunk to the target's codec, so that every reader detects damage. The memory budget is 1 GiB by
-    default.
+    default. `access` names the reads that the target is to serve, for chunks, shards and a chunk order that are `auto`.
 
     Examples
     --------

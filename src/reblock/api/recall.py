@@ -48,6 +48,9 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "target": "" if target is None else _target(target),
         "chunks": ",".join(map(_cut_text, wanted.chunks)),
         "shards": ",".join(map(str, wanted.shards or ())),
+        "chunk_order": wanted.chunk_order,
+        # Its result is in the chunks.
+        "access": "",
         "transpose": ",".join(map(str, view.axes)),
         "region": ",".join(f"{start}:{stop}" for start, stop in ranges),
         "codec": str(wanted.codec),

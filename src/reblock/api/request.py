@@ -2,60 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
+from reblock.advisor.proportional import dividing, proportional
 from reblock.engine import View
 from reblock.errors import UsageError, option
 from reblock.geometry import Grid
+from reblock.geometry.chunk_order import parse_chunk_order
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.geometry.notation import AUTO, Chunks, Order, Ranges, parse_chunks, parse_order, parse_region
-from reblock.model import NO_RECORD, Codec, Format, Layout, Schema
+from reblock.model import NO_RECORD, AccessPattern, ChunkLimited, Codec, Format, Layout, Schema
 from reblock.model.codec import Stage
-from reblock.planner import dividing, proportional
 from reblock.storage import registry
 from reblock.storage.codecs.coding import coding
 from reblock.storage.codecs.registry import is_checksum
+from reblock.storage.location import Where
 
 
-def wanted_schema(view: View, chunks: Chunks | None, shards: Chunks | None, codec: Codec | None, dtype: Any) -> Schema:
+class Chooser(Protocol):
+    """Chooses chunks, shards and their order for accesses (`api/choosing.py`)."""
+
+    @property
+    def pattern(self) -> AccessPattern | None:
+        """The accesses."""
+
+    def chunks(self, cuts: Sequence[Cut | str], shards: Sequence[int] | None) -> tuple[tuple[Cut, ...], str]:
+        """Chunks with `auto` filled in, and a remark on them."""
+
+    def shards(self, chunks: Sequence[int]) -> tuple[int, ...]:
+        """Shards around chunks."""
+
+    def order(self, chunks: Sequence[int], shards: Sequence[int] | None) -> str:
+        """The best order of chunks."""
+
+
+#: Accesses as callers give them: a preset, a file, a document, or a pattern.
+AccessGiven = Where | Mapping[str, Any] | AccessPattern
+#: Makes the chooser for a target: its shape, the names of its axes, the size of its elements, and its codec.
+MakeChooser = Callable[[tuple[int, ...], tuple[str, ...] | None, int, Codec], Chooser]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a caller wishes of a target, as given."""
+
+    chunks: Chunks | None = None
+    """Its chunks; None = the source's."""
+    shards: Chunks | None = None
+    """Its shards."""
+    chunk_order: Order | None = None
+    """Order of chunks inside shards."""
+    codec: Codec | None = None
+    """Its codec; None = the source's."""
+    dtype: Any = None
+    """Its type; None = the source's."""
+    choose: MakeChooser | None = None
+    """Makes the chooser, where something is to be chosen."""
+
+
+def wanted_schema(view: View, wishes: Wishes) -> Schema:
     """What is wanted of the target: the source's own properties but for what was asked."""
-    schema, layout = view.store.schema, view.layout
-    shape = layout.shape
+    schema, shape = view.store.schema, view.layout.shape
     kept = _kept_chunks(view)
     names = tuple(schema.axes[a] for a in view.axes) if schema.axes else None
-    cuts = kept if chunks is None else parse_chunks(chunks, shape, kept, names)
-    wanted_dtype = schema.dtype if dtype is None else _dtype(dtype)
-    outer = None if shards is None else _whole_numbers(parse_chunks(shards, shape, kept, names), "shards")
-    if outer is not None and chunks is None and not _divide(cuts, outer):
+    cuts = kept if wishes.chunks is None else parse_chunks(wishes.chunks, shape, kept, names)
+    dtype = schema.dtype if wishes.dtype is None else _dtype(wishes.dtype)
+    codec = schema.codec if wishes.codec is None else wishes.codec
+    chooser = None if wishes.choose is None else wishes.choose(shape, names, dtype.itemsize, codec)
+    outer, auto_shards = _outer(wishes.shards, shape, kept, names)
+    if outer is not None and wishes.chunks is None and not _divide(cuts, outer):
         cuts = (AUTO,) * len(outer)
-    chosen = _chosen(cuts, shape, wanted_dtype.itemsize, outer)
+    if chooser is None or chooser.pattern is None:
+        chosen, remarks = _chosen(cuts, shape, dtype.itemsize, outer), list[str]()
+    else:
+        chosen, remark = chooser.chunks(cuts, outer)
+        remarks = [remark]
     fitting, clipped = _clipped(chosen, shape)
+    if auto_shards and chooser is not None:
+        outer = chooser.shards(_whole_numbers(fitting, "chunks inside shards"))
     return replace(
         schema,
         shape=shape,
-        dtype=wanted_dtype,
+        dtype=dtype,
         chunks=fitting,
         shards=outer and _covering(outer, fitting, shape),
         order=tuple(range(len(shape))),
-        codec=schema.codec if codec is None else codec,
-        fill_value=_cast(schema.fill_value, wanted_dtype),
+        chunk_order=_chunk_order(wishes.chunk_order, chooser, fitting, outer, names),
+        codec=codec,
+        fill_value=_cast(schema.fill_value, dtype),
         axes=names,
         record=NO_RECORD,
-        notes=(*schema.notes, *_conversion(schema.dtype, wanted_dtype), *clipped),
+        notes=(*schema.notes, *_conversion(schema.dtype, dtype), *clipped, *remarks),
     )
+
+
+def _outer(
+    shards: Chunks | None, shape: tuple[int, ...], kept: tuple[Cut, ...], names: tuple[str, ...] | None
+) -> tuple[tuple[int, ...] | None, bool]:
+    """The shards, or that they are to be chosen."""
+    if shards is None:
+        return None, False
+    cuts = parse_chunks(shards, shape, kept, names)
+    if cuts and all(cut == AUTO for cut in cuts):
+        return None, True
+    return _whole_numbers(cuts, "shards"), False
+
+
+def _chunk_order(
+    order: Order | None,
+    chooser: Chooser | None,
+    chunks: Sequence[Cut],
+    shards: tuple[int, ...] | None,
+    names: tuple[str, ...] | None,
+) -> str:
+    """The order of chunks inside shards, as text."""
+    if order is None:
+        return ""
+    if isinstance(order, str) and order.strip() == AUTO and chooser is not None:
+        return chooser.order(_whole_numbers(chunks, "chunks inside shards"), shards)
+    return parse_chunk_order(order, len(chunks), names)
 
 
 def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, checksum: bool) -> Schema:
     """What the target will be: the nearest to what is wanted that its format can hold, with a checksum if asked for."""
     schema = kind.adapt(wanted, asked)
+    ordered = isinstance(kind, ChunkLimited) and kind.chunk_limits(schema.codec).ordered
+    if "chunk_order" in asked and schema.shards is None and not ordered:
+        raise UsageError(
+            f"{option('chunk_order')} orders the chunks inside shards, and the target has none: "
+            f"give {option('shards')}, with zarr"
+        )
     if not checksum or any(map(is_checksum, schema.codec.stages)):
         return schema
     if not kind.checksum:
-        having = ", ".join(name for name in registry.formats() if registry.get(name).checksum)
+        having = ", ".join(name for name in registry.file_formats() if registry.get(name).checksum)
         raise UsageError(f"{option('checksum')}: {kind.name} has no place for checksums of chunks; {having} have")
     codec = Codec((*schema.codec.stages, Stage.of(kind.checksum)))
     schema = kind.adapt(replace(schema, codec=codec), {*asked, "codec"})
@@ -141,18 +225,30 @@ def abstract_layouts(
     codec: Codec | None,
     transpose: Order | None,
     region: Ranges | None,
+    choose: MakeChooser | None = None,
 ) -> tuple[Layout, Schema, Layout]:
     """Source layout, target schema and target layout of a problem that is only arithmetic."""
     kind = _dtype(dtype)
-    cuts = _chosen(parse_chunks(source_chunks, shape, shape), shape, kind.itemsize)
-    view = _raw(kind, Grid.of(shape, cuts), source_codec).view(
+    view = abstract_source(shape, kind, source_chunks, source_codec).view(
         parse_region(region, shape), parse_order(transpose, len(shape))
     )
-    given = _chosen(parse_chunks(chunks, view.shape, view.shape), view.shape, kind.itemsize)
-    wanted, notes = _clipped(given, view.shape)
     codec = source_codec if codec is None else codec
+    cuts, remarks = parse_chunks(chunks, view.shape, view.shape), list[str]()
+    if choose is None:
+        given = _chosen(cuts, view.shape, kind.itemsize)
+    else:
+        given, remark = choose(view.shape, None, kind.itemsize, codec or Codec()).chunks(cuts, None)
+        remarks.append(remark)
+    wanted, notes = _clipped(given, view.shape)
+    notes = (*notes, *remarks)
     schema = Schema(view.shape, kind, wanted, codec=codec or Codec(), notes=notes)
     return view, schema, _raw(kind, Grid.of(view.shape, wanted), codec)
+
+
+def abstract_source(shape: tuple[int, ...], dtype: Any, chunks: Chunks, codec: Codec | None) -> Layout:
+    """Layout of an array that is only described."""
+    kind = _dtype(dtype)
+    return _raw(kind, Grid.of(shape, _chosen(parse_chunks(chunks, shape, shape), shape, kind.itemsize)), codec)
 
 
 def _raw(dtype: np.dtype[Any], grid: Grid, codec: Codec | None) -> Layout:

@@ -27,7 +27,9 @@ from reblock.runs.space import foresee
 from reblock.runs.staging import Staging
 from reblock.runs.unfinished import remove_unfinished
 from reblock.storage import registry
-from reblock.storage.location import Location, Where
+from reblock.storage.location import Location, Where, absolute
+from reblock.storage.media.registry import medium_of
+from reblock.storage.media.small import exists
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _request(job: Job, how: RunOptions) -> dict[str, Any]:
     """The options of the plan and of the run."""
     made = dict(job.request or {})
     if how.scratch is not None:
-        made["scratch"] = os.path.abspath(os.fspath(how.scratch))
+        made["scratch"] = absolute(os.fspath(how.scratch))
     return {**made, **({} if how.digest else {"digest": False}), **({"overwrite": True} if how.overwrite else {})}
 
 
@@ -211,7 +213,7 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
 
 def _alone(target: Location) -> None:
     """Check that a file holds nothing but the array that is replaced, because it is replaced as a whole."""
-    if os.path.lexists(target.path):
+    if exists(medium_of(target.path), target.path):
         try:
             inside = Location.parse(registry.open(target.path).location).inner
         except StorageError:

@@ -1,9 +1,8 @@
-"""Trials: how fast a codec is on a little of the source's own data, and how much it leaves of it.
+"""Trials: measure a codec's speed and ratio on a small excerpt of the source.
 
-A table of speeds by codec and level can be wrong by a factor of ten, since speed depends on the data. So a codec that
-no run has measured is tried: at most 1 MiB of the source is read, through its store and its medium, and at most 50 ms
-are spent on each codec, once its library is loaded. What goes wrong here goes wrong again in the run, which has the
-words for it.
+A table of speeds by codec and level can be wrong by a factor of ten, because speed depends on the data. So a codec that
+no run has measured is tried: at most 1 MiB of the source is read, through its store and its medium, and each codec gets
+at most 50 ms, once its library is loaded. Errors are ignored here: the run will meet them again and report them.
 """
 
 from __future__ import annotations
@@ -24,48 +23,48 @@ from reblock.errors import ReblockError
 from reblock.model import Codec, Extent, Flat, Store, TransferMode
 from reblock.storage.codecs.chain import Chain
 
-#: Most bytes that are read of the source, and that are encoded.
+#: The most bytes that are read from the source, and the most that are encoded.
 MAX_BYTES = 1 << 20
-#: Most seconds for one codec.
+#: The longest time for one codec.
 MAX_SECONDS = 0.05
-#: Most bytes that those of the source are decoded to.
+#: The most bytes that an excerpt is decoded to.
 MAX_DECODED = 8 << 20
-#: How many times slower than a table says a decoder may be that has no more time than that.
+#: A decoder is tried only if it would finish in time even when slower than the table by this factor.
 _SLOWER = 8
-#: Bytes that are encoded first; then twice as many, while there is time.
+#: Bytes that are encoded first; the number doubles while there is time.
 _FIRST_BYTES = 16 << 10
-#: How many times longer twice as many bytes may take.
+#: Assumed factor in time for twice as many bytes.
 _GROWTH = 2.5
-#: How often a codec is tried on the same bytes, if there is time.
+#: How often a codec repeats the same bytes, if there is time.
 _REPEATS = 3
-#: What reading and coding may raise.
+#: Errors of reading and coding.
 _FAILURES = (ReblockError, OSError, ValueError, RuntimeError, TypeError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How a codec did."""
+    """Result of one trial."""
 
     bytes_per_second: float
     """Bytes of elements per processor second."""
     stored_part: float
-    """Stored bytes over bytes of elements."""
+    """Stored bytes divided by bytes of elements."""
     bytes: int
     """Bytes of elements that were tried."""
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A little of the source."""
+    """An excerpt of the source."""
 
     elements: Flat
     """Bytes of elements, as they lie in a unit."""
     decoding: Trial | None = None
-    """How long it took to decode them; None where they are raw."""
+    """How decoding them went; None if they are raw."""
 
 
 def excerpt(store: Store, memory_bytes: int) -> Excerpt | None:
-    """Read a unit from the middle of an array, or a part of a raw one; None where that is too much or not possible."""
+    """Read a unit from the middle of an array, or a part of a raw one; None if it is too large or cannot be read."""
     layout = store.layout
     size = layout.unit_bytes if layout.encoded else min(layout.unit_bytes, MAX_BYTES)
     memory = layout.unit_memory_bytes if layout.encoded else size
@@ -83,7 +82,7 @@ def excerpt(store: Store, memory_bytes: int) -> Excerpt | None:
 
 
 def _most_decoded(codec: str) -> int:
-    """Bytes that a decoder has time for, even if it is much slower than usual."""
+    """Bytes that a decoder can finish in time, even if it is much slower than usual."""
     usual = codec_rate(PRESETS["nvme"].decode_bytes_per_second, codec, encoding=False)
     return int(min(usual * MAX_SECONDS / _SLOWER, MAX_DECODED))
 
@@ -105,9 +104,9 @@ def _excerpt(store: Store, size: int) -> Excerpt | None:
 
 
 def _work(call: Callable[[], Flat | None], began: float) -> tuple[float, float, Flat | None]:
-    """Processor seconds of a call, the fewest of some: the first one meets cold memory; those of the clock; its result.
+    """Least processor seconds of several calls, because the first meets cold memory; wall seconds; the result.
 
-    It is repeated as long as time is left since `began`.
+    The call is repeated while time is left since `began`.
     """
     worked, took = inf, 0.0
     for _ in range(_REPEATS):
@@ -120,7 +119,7 @@ def _work(call: Callable[[], Flat | None], began: float) -> tuple[float, float, 
 
 
 def _fetch(store: Store, extent: Extent, most: int, *, whole: bool = True) -> Flat:
-    """Stored bytes of an extent: all of them, which may not be more than `most`, or the first ones."""
+    """Stored bytes of an extent: all if they are at most `most`, or the first ones."""
     with store.medium.reader(extent.path, roots=store.roots) as handle:
         offset = extent.offset if extent.offset >= 0 else handle.size() + extent.offset
         length = handle.size() - offset if extent.length is None else extent.length
@@ -131,13 +130,13 @@ def _fetch(store: Store, extent: Extent, most: int, *, whole: bool = True) -> Fl
 
 
 def _load(codec: Codec, dtype: np.dtype[Any]) -> None:
-    """Have the library of a codec loaded: that takes longer than a trial, and is no part of it."""
+    """Load the library of a codec, which takes longer than a trial and is not timed."""
     with suppress(*_FAILURES):
         Chain(codec, dtype).encode(np.zeros(64 * dtype.itemsize, np.uint8))
 
 
 def made_up(dtype: np.dtype[Any]) -> Flat:
-    """A smooth field with noise in its last digits, for a source that cannot be read in little pieces."""
+    """A smooth field with noise in its last digits, for a source that gives no excerpt."""
     count = MAX_BYTES // 4 // dtype.itemsize
     random = np.random.default_rng(0)
     if dtype.kind not in "iufc":
@@ -147,7 +146,7 @@ def made_up(dtype: np.dtype[Any]) -> Flat:
 
 
 def try_encoding(codec: Codec, dtype: np.dtype[Any], elements: Flat) -> Trial | None:
-    """Encode more and more of some elements, until all of them are or time is up; None where that is not possible."""
+    """Encode a growing number of elements until all are encoded or time is up; None if encoding fails."""
     chain, found = Chain(codec, dtype), None
     _load(codec, dtype)
     began, most = perf_counter(), min(elements.size, MAX_BYTES)

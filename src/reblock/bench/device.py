@@ -7,14 +7,13 @@ requests at once are faster, then measures every latency at that depth and multi
     seek_seconds        = depth / (random reads per second with depth threads)
 
 Reads bypass the page cache where the file system supports O_DIRECT; elsewhere pages are dropped first. Writes are timed
-until they are on the device. Codecs are timed through the storage adapters, as the engine calls them. What a byte, a
-visit and a new object cost in the end, three real runs show (`bench/trial_runs.py`).
+until they are on the device. Codecs are timed through the storage adapters, as the engine calls them. Three kinds
+of real runs measure what a byte, a visit and a new object cost the engine (`bench/trial_runs.py`).
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import random
@@ -22,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from mmap import mmap
 from statistics import median
 from threading import Event
@@ -32,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.devices import find_device
-from reblock.bench.files import evict
+from reblock.bench.files import check_result_file, evict, write_result
 from reblock.bench.notify import Notify, silent
 from reblock.bench.trial_runs import learn_from_runs
 from reblock.engine.memory.arena import Arena
@@ -87,7 +86,7 @@ def measure_device(
             name,
             read_bytes_per_second=read_rate,
             write_bytes_per_second=write_rate,
-            # Opening costs no more than a random read, beside the work of the cores that the runs show.
+            # Opening costs no more than a random read; the runs measure the processor time on top.
             open_seconds=seek,
             seek_seconds=seek,
             create_seconds=seek,
@@ -105,32 +104,21 @@ def measure_device(
 
 def check_output(path: Where) -> None:
     """Refuse an output file that would overwrite anything but an earlier calibration."""
-    where = os.fspath(path)
-    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
-        raise UsageError(f"{where}: its folder does not exist")
-    if os.path.lexists(where):
-        try:
-            find_device(os.path.abspath(where))
-        except UsageError:
-            raise UsageError(f"{where} exists and is not a calibration: name another file") from None
+    check_result_file(path, _is_calibration, "a calibration")
+
+
+def _is_calibration(path: str) -> bool:
+    try:
+        find_device(os.path.abspath(path))
+    except UsageError:
+        return False
+    return True
 
 
 def save_device(device: Device, path: Where) -> None:
     """Write a calibration for `--device FILE`, atomically."""
-    where = os.fspath(path)
-    check_output(where)
-    part = f"{where}.{os.getpid()}.part"
-    try:
-        try:
-            with open(part, "x", encoding="utf-8") as file:
-                json.dump(device.to_json(), file, indent=2)
-                file.write("\n")
-            os.replace(part, where)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-    except OSError as error:
-        raise DiskError.wrap(error, doing="writing", path=where) from error
+    check_output(path)
+    write_result(device.to_json(), path)
 
 
 def _round(value: float) -> float:

@@ -1,9 +1,15 @@
-"""Files of benchmarks: drop them from the page cache, and empty them without freeing their inodes."""
+"""Files of benchmarks: drop them from the page cache, empty them without freeing their inodes, and write results."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+from reblock.errors import DiskError, UsageError
+from reblock.storage.location import Where
 
 
 def evict(descriptor: int) -> None:
@@ -34,3 +40,29 @@ def empty(folder: str) -> None:
     for base, _, names in os.walk(folder):
         for name in names:
             os.truncate(os.path.join(base, name), 0)
+
+
+def check_result_file(path: Where, is_ours: Callable[[str], bool], what: str) -> None:
+    """Refuse a result file that would overwrite anything but an earlier one; `what` names such files."""
+    where = os.fspath(path)
+    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
+        raise UsageError(f"{where}: its folder does not exist")
+    if os.path.lexists(where) and not is_ours(where):
+        raise UsageError(f"{where} exists and is not {what}: name another file")
+
+
+def write_result(content: dict[str, Any], path: Where) -> None:
+    """Write a JSON document to a file, atomically."""
+    where = os.fspath(path)
+    part = f"{where}.{os.getpid()}.part"
+    try:
+        try:
+            with open(part, "x", encoding="utf-8") as file:
+                json.dump(content, file, indent=2)
+                file.write("\n")
+            os.replace(part, where)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+    except OSError as error:
+        raise DiskError.wrap(error, doing="writing", path=where) from error

@@ -1,7 +1,7 @@
-"""Trial runs: what a byte, a visit and a new object cost the engine itself on a device.
+"""Trial runs: measure what a byte, a visit and a new object cost on a device, with real runs of the engine.
 
-Runs of three kinds, whose measurements go through the same arithmetic as those of `--device auto` (`cost/learn.py`), so
-that what is learned fits the model that uses it: ::
+There are three kinds of runs. Their measurements are evaluated like those of `--device auto` (`cost/learn.py`), so the
+results fit the model that uses them ::
 
     large.npy → chunks of 1 MiB       rates of the device, work per byte
     small.npy → chunks of 16 KiB      work and time for a new object
@@ -38,7 +38,7 @@ Samples = dict[tuple[str, str], float]
 
 
 def learn_from_runs(folder: str, size: int, files: int, base: Device, notify: Notify) -> Device:
-    """The device as the engine meets it, on arrays of about `size` bytes and of so many small files."""
+    """The device with measured costs, from arrays of about `size` bytes and of `files` small files."""
     large, small, many, back = (os.path.join(folder, name) for name in ("large.npy", "small.npy", "many.zarr", "b.npy"))
     _save_array(large, size)
     _save_array(small, files * prod(_SMALL_CHUNK) * np.float32().itemsize)
@@ -47,7 +47,7 @@ def learn_from_runs(folder: str, size: int, files: int, base: Device, notify: No
     layouts, known = runs[0][0], _medians([samples for _, samples in runs])
     for source, target, chunks in ((small, many, _SMALL_CHUNK), (many, back, None)):
         notify(f"a run from {os.path.basename(source)} to {os.path.basename(target)}")
-        # What large chunks have shown is not mended by small ones.
+        # Small chunks must not replace what large ones have measured.
         known = {**_run(source, target, chunks, _device(base, known, layouts))[1], **known}
     return _device(base, known, layouts)
 
@@ -59,7 +59,7 @@ def _device(base: Device, known: Samples, layouts: tuple[Layout, Layout]) -> Dev
 def _run(
     source: str, target: str, chunks: tuple[int, ...] | None, device: Device
 ) -> tuple[tuple[Layout, Layout], Samples]:
-    """The layouts of both sides of a job, and what it shows on a cold source."""
+    """The layouts of both sides of a job, and the measurements of a run with a cold source."""
     evict_array(source)
     job = plan(source, target, chunks=chunks, device=device, memory=_MEMORY)
     report = run(job)
@@ -74,7 +74,7 @@ def _medians(runs: Sequence[Samples]) -> Samples:
 
 
 def _save_array(path: str, size: int) -> None:
-    """Save an array of about so many bytes that no device can compress."""
+    """Save an array of about `size` bytes that no device can compress."""
     planes = max(size // prod(_PLANE) // np.float32().itemsize, 1)
     array = np.lib.format.open_memmap(path, "w+", np.float32, (planes, *_PLANE))
     for plane in range(planes):

@@ -11,6 +11,9 @@ from reblock.bench.papers.cases import run_cases
 from reblock.bench.papers.dra import dra_tables
 from reblock.bench.papers.dra_run import run_dra, scaled_side
 from reblock.bench.papers.figures import CLUSTERED, CONFIGS_3500, CONFIGS_8000, MULTIPLE, SIZES_3500, SIZES_8000
+from reblock.bench.papers.sarawagi import sarawagi_tables
+from reblock.bench.papers.sarawagi_run import check_scale as check_sarawagi_scale
+from reblock.bench.papers.sarawagi_run import run_sarawagi
 from reblock.bench.papers.thesis import (
     DEVICE,
     Cell,
@@ -31,7 +34,7 @@ from reblock.render.tables import Column, Table, shape, yes_no
 from reblock.units import format_count, parse_size
 
 #: Papers that can be selected.
-PAPERS = ("thesis", "drafts", "dra")
+PAPERS = ("thesis", "drafts", "dra", "sarawagi")
 #: The thesis' budgets; it used only the last for the large array.
 DEFAULT_BUDGETS = "4GB,8GB,256GB"
 _LARGE_BUDGET = 256 * 10**9
@@ -72,9 +75,12 @@ def reproduce(
         elif paper == "drafts":
             notify("drafts: clustered and multiple")
             tables += [clustered(), multiple()]
-        else:
+        elif paper == "dra":
             notify("DRA: Tables 2 to 4")
             tables += dra_tables(device)
+        else:
+            notify("Sarawagi: Figures 3 to 5")
+            tables += sarawagi_tables()
     return tables
 
 
@@ -96,6 +102,8 @@ def check_run(papers: Sequence[str], scale: int, cases: int, repeats: int) -> No
         check_scale(scale)
     if "dra" in wanted:
         scaled_side(scale)
+    if "sarawagi" in wanted:
+        check_sarawagi_scale(scale)
     if cases < 0:
         raise UsageError(f"the number of cases must be at least 0, not {cases}")
     if repeats < 1:
@@ -114,7 +122,7 @@ def execute(
     notify: Notify = silent,
     cancelled: Cancelled = never,
 ) -> list[Table]:
-    """The papers' experiments on this machine: the thesis' configurations and its random cases, DRA's accesses.
+    """The papers' experiments on this machine: the thesis' configurations and random cases, accesses of the others.
 
     Files are made in `folder` and removed again, also after an interruption. The drafts' examples are not run.
     """
@@ -136,6 +144,8 @@ def execute(
             tables.append(run_cases(cases, folder=folder, notify=notify, cancelled=cancelled))
     if "dra" in wanted:
         tables += run_dra(scale=scale, folder=folder, device=device, notify=notify, cancelled=cancelled)
+    if "sarawagi" in wanted:
+        tables += run_sarawagi(scale=scale, folder=folder, device=device, notify=notify, cancelled=cancelled)
     return tables
 
 

@@ -18,15 +18,17 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from reblock.bench.files import check_result_file
 from reblock.bench.notify import Notify, silent
 from reblock.bench.peers.contenders import Contender, Environment, default_folder, find_contenders, find_environment
 from reblock.bench.peers.results import Entry, RaceResult, machine
 from reblock.bench.peers.run import RaceRun, clear, make_source, remove, run_once, source_path
 from reblock.bench.peers.workloads import Workload, find_workloads
 from reblock.errors import DiskError, UsageError
+from reblock.storage.location import Where
 from reblock.units import format_seconds, format_size
 
-__all__ = ["REPEAT", "RaceResult", "check_output", "document", "race", "save"]
+__all__ = ["REPEAT", "RaceResult", "check_output", "document", "race"]
 
 #: Default number of timed rounds.
 REPEAT = 3
@@ -170,26 +172,14 @@ def document(
     }
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: Where) -> None:
     """Refuse an output file that would overwrite anything but an earlier result."""
-    where = os.fspath(path)
-    if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
-        raise UsageError(f"{where}: its folder does not exist")
-    if os.path.lexists(where):
-        try:
-            with open(where, encoding="utf-8") as file:
-                ours = "bars_missed" in json.load(file)
-        except (OSError, ValueError, TypeError):
-            ours = False
-        if not ours:
-            raise UsageError(f"{where} exists and is not the result of a race: name another file")
+    check_result_file(path, _is_result, "the result of a race")
 
 
-def save(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a JSON document to a file."""
+def _is_result(path: str) -> bool:
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise DiskError.wrap(error, doing="writing", path=os.fspath(path)) from error
+        with open(path, encoding="utf-8") as file:
+            return "bars_missed" in json.load(file)
+    except (OSError, ValueError, TypeError):
+        return False

@@ -14,7 +14,7 @@ from reblock.storage import registry
 from reblock.strategies import strategies
 
 #: Modules that reblock loads lazily in its first run; loaded here before the clock starts, as for the other contenders.
-LOADED = (h5py, numcodecs.blosc, *map(registry.get, registry.formats()), strategies())
+LOADED = (h5py, numcodecs.blosc, *map(registry.get, registry.file_formats()), strategies())
 
 
 def run(job: PeerJob) -> dict[str, Any]:

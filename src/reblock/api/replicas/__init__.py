@@ -1,0 +1,1 @@
+"""Replicas: several copies of one array, each with chunks for other accesses."""
