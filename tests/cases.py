@@ -18,11 +18,14 @@ from reblock.engine import View, execute_in_order, execute_plan, load
 from reblock.geometry import Box, Grid
 from reblock.model import Plan, Problem, Schema, Store
 from reblock.planner import choose
-from reblock.runs.scratch import ScratchFolder
+from reblock.runs.journal import Journal
+from reblock.runs.staging import Staging
 from reblock.storage import registry
+from reblock.storage.media.file_log import FileLog
 from reblock.storage.media.memory import MEMORY
 from reblock.storage.media.registry import medium_of
 from reblock.testing.recording import RecordingMedium
+from reblock.testing.scratch import ScratchFolder
 
 
 def cuts(rng: random.Random, length: int, *, regular: bool) -> int | tuple[int, ...]:
@@ -99,3 +102,8 @@ def check_written_once(medium: RecordingMedium) -> None:
             written[opening.key] += opening.ranges
     for ranges in written.values():
         assert all(stop <= start for (_, stop), (start, _) in pairwise(sorted(ranges)))
+
+
+def find_journal(target: str) -> Journal | None:
+    """The journal of the unfinished run that makes a target."""
+    return Journal.open(FileLog.find(f"{Staging(target).folder}/journal"))

@@ -45,4 +45,4 @@ def memory_folder() -> Iterator[str]:
     folder = f"memory://tests/{next(_NUMBERS)}"
     MEMORY.make_folder(folder)
     yield folder
-    MEMORY.remove_all(f"{folder}/")
+    MEMORY.remove_folder(folder)

@@ -17,8 +17,8 @@ import numpy as np
 
 from reblock.engine import View, digest, execute_plan
 from reblock.model import Codec, Plan, Schema
-from reblock.runs.scratch import ScratchFolder
 from reblock.storage import registry
+from reblock.testing.scratch import ScratchFolder
 
 
 def believe_in(cores: int) -> None:

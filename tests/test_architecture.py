@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reblock"
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
-PLANNING = ("errors", "units", "geometry", "model", "cost", "passes", "strategies", "planner")
+PLANNING = ("errors", "units", "geometry", "model", "cost", "passes", "strategies", "planner", "advisor")
 
 
 def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:
@@ -74,6 +74,7 @@ def test_an_untouched_copy_holds(project: Path) -> None:
         pytest.param("engine/__init__.py", "import reblock.storage", "layers", id="engine imports storage"),
         pytest.param("planner/__init__.py", "import reblock.engine", "layers", id="planner imports engine"),
         pytest.param("storage/__init__.py", "import reblock.planner", "layers", id="storage imports planner"),
+        pytest.param("advisor/__init__.py", "import reblock.planner", "layers", id="advisor imports planner"),
         pytest.param("api.py", "import reblock.cli", "layers", id="api imports cli"),
         pytest.param("errors.py", "import reblock.units", "layers", id="errors imports units"),
         pytest.param("helpers.py", "", "layers", id="a module without a room"),
@@ -89,6 +90,7 @@ def test_an_untouched_copy_holds(project: Path) -> None:
             id="the second reader of blocks imports the first",
         ),
         pytest.param("planner/__init__.py", "import h5py", "planning", id="planner imports h5py"),
+        pytest.param("advisor/__init__.py", "import tomllib, io", "planning", id="advisor imports io"),
         pytest.param("cost/__init__.py", "from zarr import open_array", "planning", id="cost imports zarr"),
         pytest.param("model/__init__.py", "from os import open", "planning", id="model imports os"),
         pytest.param("strategies/__init__.py", "import threading", "planning", id="strategies import threading"),

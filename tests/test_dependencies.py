@@ -16,8 +16,14 @@ SOURCE = ROOT / "src" / "reblock"
 #: Programs that `reblock bench peers` runs in an environment of their own, where it has installed the peers.
 PEERS = SOURCE / "bench" / "peers" / "scripts"
 TESTING = SOURCE / "testing"
+#: The room that imports the extra of its own name.
+DASK = SOURCE / "dask"
 #: Modules that may import an extra, each inside a function that says what is missing.
-OPTIONAL = {"zarr": {SOURCE / "storage" / "zarr" / "library.py"}}
+MEDIA = SOURCE / "storage" / "media"
+OPTIONAL = {
+    "psycopg": {MEDIA / f"postgres{name}.py" for name in ("_connections", "_handle", "_workspace")},
+    "zarr": {SOURCE / "storage" / "zarr" / "library.py", DASK / "experiment.py"},
+}
 
 
 def project() -> dict[str, object]:
@@ -56,20 +62,22 @@ def files(*excluded: Path) -> list[Path]:
 
 def test_dependencies_are_what_is_imported() -> None:
     modules = set()
-    for file in files(PEERS, TESTING):
+    for file in files(PEERS, TESTING, DASK):
         optional = {name for name, places in OPTIONAL.items() if file in places}
         modules |= imported(file.read_text()) - optional
     assert distributions(modules) == names(project()["dependencies"])
 
 
 def test_extras_are_what_their_features_import() -> None:
-    assert set(project()["optional-dependencies"]) == {"filters", "library", "testing", "dev"}
+    assert set(project()["optional-dependencies"]) == {"dask", "filters", "library", "postgres", "testing", "dev"}
     core = names(project()["dependencies"])
     testing = set().union(*(imported(file.read_text()) for file in sorted(TESTING.rglob("*.py"))))
     assert distributions(testing) - core == extra("testing")
+    used = set().union(*(imported(file.read_text()) for file in sorted(DASK.rglob("*.py"))))
+    assert distributions(used) - core == extra("dask") | extra("library") | {"distributed"}
     for name, places in OPTIONAL.items():
         assert all(name in imported(file.read_text()) for file in places), name
-    assert set(OPTIONAL) == extra("library")
+    assert set(OPTIONAL) == extra("library") | extra("postgres")
     assert extra("filters") == {"hdf5plugin"}
     assert 'find_spec("hdf5plugin"' in (SOURCE / "storage" / "hdf5" / "plugins.py").read_text()
 

@@ -14,8 +14,6 @@ SOURCE = ROOT / "src" / "reblock"
 #: Rooms that may touch any file: they make the samples, measure and print, or are themselves the media.
 EXEMPT = ("storage/media/", "cli/", "bench/", "testing/")
 
-_NEXT = "durability of runs goes through a workspace of the medium in the next step"
-
 #: Modules outside of the media that open, look at or change files, and why they may. The only such list.
 ALLOWED = {
     # Libraries of formats, from the packages of their formats.
@@ -36,18 +34,13 @@ ALLOWED = {
     "runs/experience.py": "keeps the speeds that earlier runs measured in the user's cache",
     "api/recall.py": "looks for the description of a device",
     "api/planfile.py": "writes and reads files of plans",
+    "api/access_log.py": "appends to the log of accesses",
+    "api/log_reading.py": "reads the log of accesses",
     "engine/native/loading.py": "looks for the compiled library",
-    # Runs: lock, staging, journal, publishing, scratch and free space.
-    "runs/apart.py": _NEXT,
-    "runs/attempt.py": _NEXT,
-    "runs/journal.py": _NEXT,
-    "runs/lock.py": _NEXT,
-    "runs/replace.py": _NEXT,
-    "runs/scratch.py": _NEXT,
-    "runs/space.py": _NEXT,
-    "runs/staging.py": _NEXT,
-    "runs/unfinished.py": _NEXT,
-    "api/running.py": _NEXT,
+    "dask/arrays.py": "makes and removes the temporary folder of a rechunk",
+    "dask/cluster.py": "makes a file that shows whether workers share a folder",
+    "dask/experiment.py": "a program that h5py and zarr-python read and write files for, to be compared with",
+    "dask/tally.py": "worker processes append counts for the report to a temporary file",
 }
 
 #: Functions of modules that touch files; None = all of them.

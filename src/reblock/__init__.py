@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reblock.api import (
+        advise,
         check,
         clean,
+        create,
+        create_replicas,
         info,
         load_plan,
         open,
         plan,
+        record,
+        repair_replicas,
         repartition,
         resume,
         run,
         save_plan,
         status,
+        update_replicas,
         verify,
     )
     from reblock.errors import (
@@ -62,17 +68,23 @@ __all__ = [
     "UnfinishedError",
     "UsageError",
     "__version__",
+    "advise",
     "check",
     "clean",
+    "create",
+    "create_replicas",
     "info",
     "load_plan",
     "open",
     "plan",
+    "record",
+    "repair_replicas",
     "repartition",
     "resume",
     "run",
     "save_plan",
     "status",
+    "update_replicas",
     "verify",
 ]
 

@@ -160,6 +160,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["plan", "run"], "run x.npy x.zarr --chunks 4,4"),
         (["info"], "info x.npy"),
         (["verify"], "verify x.npy x.npy"),
+        (["advise"], "advise x.npy --access cubes,maps --media 2"),
         (["clean"], "clean x.npy"),
         (["error"], "info nowhere"),
     ],
@@ -195,7 +196,7 @@ def test_measured_has_the_keys_of_cost() -> None:
 # ---------------------------------------------------------------- Python
 def test_every_argument_is_described() -> None:
     text = read("python")
-    for function in (api.plan, api.verify):
+    for function in (api.plan, api.advise, api.verify):
         listed = keys(section(text, function.__name__))
         assert sorted(listed) == sorted(inspect.signature(function).parameters)
     for name in ("open", "info", "run", "repartition"):
@@ -222,7 +223,8 @@ def test_objects_have_what_is_described(here: Path) -> None:
     array = reblock.open("x.npy")
     job = reblock.plan(array, "x.zarr", chunks=(4, 4))
     report = reblock.run(job)
-    objects = [array, job, report, reblock.verify(array, "x.zarr"), report.measured]
+    advice = reblock.advise(array, access="maps")
+    objects = [array, job, report, reblock.verify(array, "x.zarr"), advice, report.measured]
     table = {row[0].strip("`"): row[1] for row in rows(section(read("python"), "Objects"))}
     assert list(table) == [type(thing).__name__ for thing in objects]
     for thing in objects:

@@ -25,6 +25,7 @@ from reblock.cli.output import emit, say
 from reblock.errors import DiskError, ReblockError, UsageError
 from reblock.posix import require_posix
 from reblock.render.columns import plain
+from reblock.storage.media.postgres_url import clean_key, is_database
 
 
 class Application(click.Group):
@@ -60,7 +61,8 @@ class Application(click.Group):
         **extra: Any,
     ) -> Any:
         """Run a command line; raises SystemExit, or returns the exit code if `standalone_mode` is off."""
-        words = list(sys.argv[1:] if args is None else args)
+        # The login of a database must not appear in any message.
+        words = [clean_key(word) if is_database(word) else word for word in (sys.argv[1:] if args is None else args)]
         try:
             code = super().main(words, prog_name or "reblock", complete_var, standalone_mode=False, **extra) or 0
         except Exception as error:  # noqa: BLE001 - a traceback is a bug

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("continue", "restart", "retry", "go-on"), "resume"),
     **dict.fromkeys(("example", "tutorial", "sample"), "demo"),
     **dict.fromkeys(("benchmark", "calibrate", "race"), "bench"),
+    **dict.fromkeys(("advice", "recommend", "suggest", "optimize", "optimise", "tune", "chunks"), "advise"),
     **dict.fromkeys(("autocomplete", "complete", "shell"), "completion"),
 }
 #: Our option for each name that other programs use.
@@ -43,6 +44,8 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--disk", "--storage", "--medium"), "--device"),
     **dict.fromkeys(("--checksums", "--crc", "--crc32c", "--fletcher32"), "--checksum"),
     **dict.fromkeys(("--silent", "--no-progress"), "--quiet"),
+    **dict.fromkeys(("--pattern", "--access-pattern", "--reads", "--queries"), "--access"),
+    **dict.fromkeys(("--shard-order", "--curve", "--layout-order"), "--chunk-order"),
     **dict.fromkeys(("--skip-existing", "--ignore-existing"), "--exist-ok"),
     **dict.fromkeys(("--simulate", "--just-print", "--check"), "--dry-run"),
     **dict.fromkeys(("--follow-links", "--allow", "--root", "--roots"), "--allow-external"),

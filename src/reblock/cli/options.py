@@ -74,6 +74,14 @@ region = click.option(
     help="Part of SRC to take, such as 10:200,:,5:90; omitted axes are taken whole; by name: time=0:10.",
 )
 
+access = click.option(
+    "--access",
+    shell_complete=completion.files,
+    metavar="FILE|PRESET",
+    help="Reads that the array must serve, which choose its chunks: a file, or presets such as time-series=3,maps "
+    "(time-series, maps, cubes, slices:AXIS).",
+)
+
 target = _together(
     [
         click.option(
@@ -82,7 +90,19 @@ target = _together(
             help="Chunk of DST per axis, such as 64,64,-1: -1 or full = the whole axis, 3+3+4 = all lengths, auto = "
             "chosen for you; 64 = the same for every axis; by name: time=-1,lat=32.  [default: SRC's chunks]",
         ),
-        click.option("--shards", metavar="LENGTHS", help="Shard of DST per axis; --chunks are then the chunks inside."),
+        click.option(
+            "--shards",
+            metavar="LENGTHS",
+            help="Shard of DST per axis, or auto; --chunks are then the chunks inside.",
+        ),
+        click.option(
+            "--chunk-order",
+            shell_complete=completion.words("auto", "hilbert", "morton"),
+            metavar="AXES|CURVE",
+            help="Order of chunks inside shards: axes such as 0,2,1, outermost first; hilbert; morton; or auto, for "
+            "--access.  [default: in the order of the axes]",
+        ),
+        access,
         transpose,
         region,
         click.option(

@@ -74,15 +74,16 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
     Examples:
       reblock bench papers
       reblock bench papers thesis --device hdd
+      reblock bench papers sarawagi
       reblock bench papers --run --dir /data --csv tables/
     """,
 )
-@click.argument("paper", metavar="[thesis|drafts|dra]", required=False)
+@click.argument("paper", metavar="[thesis|drafts|dra|sarawagi]", required=False)
 @click.option("--memory", metavar="SIZES", help="Budgets at full size.  [default: 4GB,8GB,256GB]")
 @click.option(
     "--device", "device_name", metavar="DEVICE", help="Price plans on a preset or a file from `bench device`."
 )
-@click.option("--run", is_flag=True, help="Also run the experiments of the thesis and of DRA on disk.")
+@click.option("--run", is_flag=True, help="Also run the experiments on disk; `sarawagi` by name always runs.")
 @click.option("--scale", metavar="N", type=int, default=5, show_default=True, help="With --run: divide lengths by N.")
 @click.option(
     "--dir", "folder", metavar="DIR", help="With --run: where files are made.  [default: the temporary folder]"
@@ -133,7 +134,7 @@ def papers(
     if tables is not None:
         _make(tables)
     found = bench_papers.reproduce(wanted, memory=budgets, device=found_device, notify=_notify())
-    if run:
+    if run or paper == "sarawagi":
         with stoppable() as cancelled:
             found += bench_papers.execute(
                 wanted,
@@ -198,6 +199,7 @@ def peers(
     Workloads are W1 to W6 and W6-shards; without a name all of them run. Peers are installed when they are first
     needed. Every output is compared with its source; the exit code is 1 if one is wrong.
     """
+    from reblock.bench.files import write_result
     from reblock.bench.peers import race as bench_peers
 
     if output is not None:
@@ -213,7 +215,7 @@ def peers(
             found.append(result)
             document = bench_peers.document(found, where, scale=scale, repeat=repeat)
             if output is not None:
-                bench_peers.save(document, output)
+                write_result(document, output)
     emit(document if as_json else "\n\n".join(result.to_table().to_text() for result in found))
     return 1 if document["failures"] or (check and document["bars_missed"]) else 0
 
