@@ -1,6 +1,7 @@
 """The nouns that planner, engine and storage share: frozen dataclasses and protocols."""
 
 from reblock.model.codec import Codec, Stage
+from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree, TreeFormat, TreeStore
 from reblock.model.device import Device
 from reblock.model.execution import PIECE_BYTES, Execution
 from reblock.model.layout import Access, Layout
@@ -49,6 +50,7 @@ __all__ = [
     "Cost",
     "Decoder",
     "Device",
+    "Dimension",
     "Divisible",
     "EmptyCreator",
     "Execution",
@@ -57,6 +59,7 @@ __all__ = [
     "Flat",
     "Foreseeable",
     "Format",
+    "GroupSchema",
     "Index",
     "Layout",
     "Ledger",
@@ -78,8 +81,12 @@ __all__ = [
     "Status",
     "Store",
     "Sums",
+    "TableSchema",
     "Traffic",
     "TransferMode",
+    "Tree",
+    "TreeFormat",
+    "TreeStore",
     "Updatable",
     "WriteHandle",
     "clear_padding",
