@@ -39,7 +39,8 @@ SUFFIX = {"npy": ".npy", "blocks": "/", "zarr": ".zarr", "hdf5": ".h5"}
 #: Arrays from 1 MiB up, and every third one large enough for a budget of some hundred MiB.
 SMALL, LARGE = (1 << 20, 48 << 20), (600 << 20, 800 << 20)
 MOST_CHUNKS = 1500
-#: The longest time and the most steps of a run; problems that exceed them get more memory.
+#: The longest time and the most steps of a run; a problem that exceeds them gets more memory, by at most a quarter of
+#: its array at a time.
 LONG_SECONDS, MANY_STEPS = 10, 5000
 
 
@@ -93,8 +94,8 @@ def prepare(problem: dict[str, Any], folder: str) -> dict[str, Any]:
         least = error.needs_memory_bytes or 0
     memory = round(least * problem["factor"])
     # With the least memory, raw files are moved element by element, which takes hours; a few KiB show the same.
-    while takes_long(reblock.plan(source, target, memory=memory, **wanted)) and memory < values.nbytes:
-        memory *= 2
+    while takes_long(reblock.plan(source, target, memory=memory, **wanted)) and memory < least + 4 * values.nbytes:
+        memory += min(memory, values.nbytes // 4)
     return {"source": source, "target": target, "memory": memory, **wanted}
 
 
