@@ -5,8 +5,8 @@ A dataset is described by a Tree, apart from where its bytes are, as an array is
     source    format.open_tree(path, inner) → TreeStore: tree, array(name) → Store
     target    format.adapt_tree(tree, asked) → the nearest tree that the format can hold
               format.create_tree(path, inner, tree): groups, attributes, dimensions and every array, empty
-              per array: format.reopen(path, name, schema) → the engine writes → store.commit(record)
-              per table: format.write_rows(path, name, tree, start, rows), a block of rows at a time
+              per array: format.reopen(path, inner/name, schema) → the engine writes → store.commit(record)
+              per table: format.write_rows(path, inner, name, tree, start, rows), a block of rows at a time
               format.commit_tree(path, inner, tree, records): what readers look for first comes last
 
 Since `create_tree` makes all arrays, a run that begins an array and a run that continues it take the same step,
@@ -125,8 +125,12 @@ class TreeStore(Protocol):
     def array(self, name: str) -> Store:
         """One of the arrays, as the format opens it alone."""
 
-    def rows(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
-        """Rows of a table; objects are `str` or `bytes`. A table without axes has one row, of shape ()."""
+    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:
+        """Rows of a table from `start`: as many as fit into the limit, at least one, none from `stop` on.
+
+        Objects are `str` or `bytes`. A table without axes has one row, of shape (). InfeasibleError if one row, or what
+        must be decoded to read it, takes more memory than the limit.
+        """
 
 
 @runtime_checkable
@@ -142,17 +146,19 @@ class TreeFormat(Format, Protocol):
     def adapt_tree(self, tree: Tree, asked: Collection[str]) -> Tree:
         """The nearest tree that this format can hold; `asked` as for `adapt`. No I/O.
 
-        A table that it cannot hold stays, with the reason in `why`. A name that it cannot hold is a UsageError.
+        A table that it cannot hold stays, with the reason in `why`, and an array whose type it cannot hold becomes such
+        a table. A name that it cannot hold is a UsageError.
         """
 
     def create_tree(self, path: str, inner: str, tree: Tree, *, medium: Medium = ...) -> None:
         """Make a new dataset at a path that does not exist yet: all groups, and all arrays and tables without elements.
 
-        Everything is durable when this returns, and every array can be continued with `reopen`.
+        The tree is adapted; tables with a reason in `why` are left out. Everything is durable when this returns, and
+        every array can be continued with `reopen`.
         """
 
     def write_rows(
-        self, path: str, name: str, tree: Tree, start: int, rows: npt.NDArray[Any], *, medium: Medium = ...
+        self, path: str, inner: str, name: str, tree: Tree, start: int, rows: npt.NDArray[Any], *, medium: Medium = ...
     ) -> None:
         """Write rows of a table, durably; the same rows may be written again. No array is being written meanwhile."""
 
