@@ -133,7 +133,7 @@ def test_an_interrupted_run_from_an_object_leaves_nothing(tmp_path: Path) -> Non
 def leave_a_journal(target: Path, monkeypatch: pytest.MonkeyPatch, scratch: Path | None = None) -> None:
     """What a run from an object leaves that is killed: no handler has time to remove it."""
     with monkeypatch.context() as patch:
-        patch.setattr("reblock.runs.attempt.Attempt._kept", lambda *_: ExitStack())
+        patch.setattr("reblock.runs.making.Making._kept", lambda *_: ExitStack())
         stop_half_way(ARRAY, target, scratch=scratch)
     assert list(target.parent.glob(".*/journal"))
 

@@ -149,7 +149,7 @@ def test_a_journal_with_a_plan_that_cannot_be_executed_is_refused(spoil: Callabl
     first, rest = journal.read_bytes().split(b"\n", 1)
     header = _open_line(first + b"\n")
     assert header is not None
-    spoil(header["plan"])
+    spoil(header["plans"][0])
     journal.write_bytes(_seal(json.loads(json.dumps(header))) + rest)
     with pytest.raises(FormatError, match=r"reblock.clean\('y.zarr'\)"):
         reblock.repartition("x.npy", "y.zarr", chunks="8,8,8", memory=MEMORY)

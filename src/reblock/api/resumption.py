@@ -32,14 +32,14 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
         if journal is None:
             check_known(staging, target)
             return None
-        asked, document = journal.header.get("request"), journal.header.get("plan")
+        asked, documents = journal.header.get("request"), journal.header.get("plans")
         is_object = began_with_object(journal.header)
     if is_object:
         raise UnfinishedError(
             f"{staging.target}: the run read an object of a program, which cannot be opened again: "
             f"{command('clean', str(staging.target))} removes it"
         )
-    if not asked or not document:
+    if not asked or not documents:
         raise UnfinishedError(
             f"{staging.target}: the options of the run are not recorded: repeat the command that began it"
         )
@@ -49,7 +49,7 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
     path = given.path.rstrip("/") + ("/" if began.is_folder else "")
     request = Request(**{**planning, "target": str(replace(given, path=path, inner=began.inner))})
     try:
-        job = planned_job(Plan.from_json(document), find_ends(request), request)
+        job = planned_job(Plan.from_json(documents[0]), find_ends(request), request)
     except UsageError as error:
         error.add("the plan of the unfinished run no longer fits its source or its target")
         raise

@@ -26,6 +26,7 @@ from reblock.runs.source import first_change
 from reblock.runs.space import foresee
 from reblock.runs.staging import Staging
 from reblock.runs.unfinished import remove_unfinished
+from reblock.runs.work import Work
 from reblock.storage import registry
 from reblock.storage.location import Location, Where, absolute
 from reblock.storage.media.registry import medium_of
@@ -85,7 +86,7 @@ def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callab
             uneven = error
     if uneven is None:
         if job.devices is not None and not attempt.resumed:
-            job.devices.leave(job.decision, attempt.measured, load)
+            job.devices.leave(job.decision, attempt.works[0].measured, load)
         return _report(job, attempt, began)
     whole = choose_whole(job.source, job.decision)
     if whole is None:
@@ -154,12 +155,9 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
         places.append(("scratch", kept_folder(staging.target, os.fspath(how.scratch))))
     check_apart(job.source.store, job.target, places)
     attempt = Attempt(
-        job.source,
+        [Work("", job.target.inner, job.source, job.schema, job.plan, problem)],
         job.target,
         job.format,
-        job.schema,
-        job.plan,
-        problem,
         staging,
         scratch=None if how.scratch is None else os.fspath(how.scratch),
         digest=how.digest,
@@ -167,10 +165,11 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
         exist_ok=how.exist_ok,
         request=_request(job, how),
     )
-    stored = attempt.find_plan()
+    stored = attempt.find_plans()
     if stored is not None:
-        require_met(stored, job.demands, job.target.path)
-        job, attempt.plan = with_plan(job, stored), stored
+        require_met(stored[0], job.demands, job.target.path)
+        job = with_plan(job, stored[0])
+        attempt.follow(stored)
     if not staging.is_there and not attempt.is_made():
         staging.check()
     if job.target is not None and job.target.inner:
@@ -179,8 +178,8 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
 
 
 def _meter(job: Job, progress: Progress) -> Meter:
-    traffic = [(sweep.source, sweep.target) for sweep in job.decision.sweeps]
-    return Meter(traffic, prod(job.decision.problem.shape), progress)
+    elements = prod(job.decision.problem.shape)
+    return Meter([(elements, sweep.source, sweep.target) for sweep in job.decision.sweeps], progress)
 
 
 def _request(job: Job, how: RunOptions) -> dict[str, Any]:
@@ -192,7 +191,7 @@ def _request(job: Job, how: RunOptions) -> dict[str, Any]:
 
 
 def _report(job: Job, attempt: Attempt, began: float) -> Report:
-    measured, problem = attempt.measured, job.decision.problem
+    measured, problem = attempt.works[0].measured, job.decision.problem
     return Report(
         job.plan,
         job.decision.cost,
@@ -204,7 +203,7 @@ def _report(job: Job, attempt: Attempt, began: float) -> Report:
         str(job.target),
         resumed_boxes=attempt.resumed,
         digest=attempt.sums,
-        notes=(*job.notes, *attempt.notes),
+        notes=(*job.notes, *attempt.notes, *attempt.works[0].notes),
         engine=engine_name(),
         times=total_times(measured),
         passes=tuple(measured),

@@ -163,6 +163,16 @@ class GroupCommit:
         with self._writing:
             self._journal.append(line)
 
+    def part(self, first: int) -> ArrayLedger:
+        """The ledger of one array, whose passes are numbered from `first` on."""
+        return ArrayLedger(self, first)
+
+    def release(self, sweep: int) -> None:
+        """Forget the destination of a pass whose array is finished."""
+        self.flush()
+        self._sides.pop(sweep, None)
+        self._listeners.pop(sweep, None)
+
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
@@ -224,6 +234,48 @@ class GroupCommit:
         self.commits += 1
         if sweep in self._listeners:
             self._listeners[sweep](group.boxes)
+
+
+@dataclass(frozen=True)
+class ArrayLedger:
+    """The ledger of one array of a run: its passes are numbered from 0."""
+
+    whole: GroupCommit
+    """The ledger of the run."""
+    first: int
+    """Number of the array's first pass in the run."""
+
+    def watch(self, sweep: int, side: Destination) -> None:
+        """As `GroupCommit.watch`."""
+        self.whole.watch(self.first + sweep, side)
+
+    def listen(self, sweep: int, listener: Listener) -> None:
+        """As `GroupCommit.listen`."""
+        self.whole.listen(self.first + sweep, listener)
+
+    def trust(self, sweep: int, boxes: Numbers, sums: Sums) -> None:
+        """As `GroupCommit.trust`."""
+        self.whole.trust(self.first + sweep, boxes, sums)
+
+    def finished(self, sweep: int) -> Numbers:
+        """As `GroupCommit.finished`."""
+        return self.whole.finished(self.first + sweep)
+
+    def total(self, sweep: int) -> Sums:
+        """As `GroupCommit.total`."""
+        return self.whole.total(self.first + sweep)
+
+    def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        """As `GroupCommit.record`."""
+        self.whole.record(self.first + sweep, boxes)
+
+    def forget(self, sweep: int) -> None:
+        """Note that finished boxes of a pass no longer count."""
+        self.whole.note(forget=[self.first + sweep])
+
+    def drop(self, sweep: int) -> None:
+        """Note that the array that a pass wrote has been read completely."""
+        self.whole.note(drop=[self.first + sweep])
 
 
 def destination_of(store: Store, sweep: Pass, root: str) -> Destination:

@@ -2,13 +2,17 @@
 
 ::
 
-    {"journal": 3, "problem": {...}, "plan": {...}, "boxes": [512], "source": {...}}            1f0c...   header
+    {"journal": 4, "problem": {...}, "plans": [...], "arrays": [...], "boxes": [512], ...}      1f0c...   header
     {"pass": 0, "boxes": [[0, 96], [97, 99]], "bytes": 3145728, "sums": "...", "stamps": "..."}  77aa...   a group
-    {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the array
+    {"done": "t2m", "digest": "..."}                                                         5b1e...   an array
+    {"forget": [0, 1], "remade": true}                                                       c04d...   begin again
+    {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the target
 
 Every line ends in a checksum of itself. The last line may be incomplete after a kill or a power loss; then it is
 ignored. Nothing after a bad line is trusted. Boxes are half-open ranges of numbers in the pass's write grid, in C
 order. Sums and stamps are 64-bit little-endian integers in base64, two and one per box in the order of the numbers.
+
+Passes are numbered consecutively over all arrays of a run. A `JournalPart` shows the passes of one array, from 0 on.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +32,7 @@ from reblock.model.ledger import Sums
 from reblock.model.workspace import Log
 
 #: Version of the journal.
-VERSION = 3
+VERSION = 4
 _SUM_BYTES = 8
 
 Integers = npt.NDArray[np.uint64]
@@ -86,6 +90,10 @@ class Journal:
         self.log = log
         self.header = header
         self.trusted = trusted
+        # Numbers of lines: the groups of each pass, and everything else with its contents.
+        self._count = 0
+        self._groups: dict[int, list[int]] = {}
+        self._notes: list[tuple[int, dict[str, Any]]] = []
 
     @classmethod
     def create(cls, begin: Callable[[bytes], Log], header: dict[str, Any]) -> Journal:
@@ -106,56 +114,112 @@ class Journal:
             raise FormatError(
                 f"{log.key} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
             )
-        trusted = len(first)
-        for line in found:
-            if _open_line(line) is None:
-                break
-            trusted += len(line)
-        return cls(log, header, trusted)
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The trusted lines after the header."""
-        found, done = self.log.lines(), 0
+        journal = cls(log, header, len(first))
         for text in found:
             if (line := _open_line(text)) is None:
                 break
-            if done:
-                yield line
-            done += len(text)
-            if done >= self.trusted:
+            journal._add(line, len(text))
+        return journal
+
+    def _add(self, line: dict[str, Any], size: int) -> None:
+        if "boxes" in line:
+            self._groups.setdefault(line["pass"], []).append(self._count)
+        else:
+            self._notes.append((self._count, line))
+        self._count += 1
+        self.trusted += size
+
+    def groups(self, passes: Collection[int] | None = None) -> Iterator[Group]:
+        """Finished boxes of all passes or of some that still count, without those that were dropped later."""
+        counting = self._counting()
+        wanted = {place for number in counting if passes is None or number in passes for place in counting[number]}
+        if not wanted:
+            return
+        last = max(wanted)
+        # The header is line -1.
+        for place, text in enumerate(self.log.lines(), -1):
+            if place in wanted:
+                if (line := _open_line(text)) is None:
+                    break
+                yield Group.from_json(line)
+            if place == last:
                 return
         raise FormatError(f"{self.log.key} changed while it was read")
 
-    def groups(self) -> Iterator[Group]:
-        """Finished boxes that still count, without those that were dropped later."""
+    def _counting(self) -> dict[int, list[int]]:
+        """Lines of groups by pass, without those that were dropped later."""
         forgotten: dict[int, int] = {}
-        for place, line in enumerate(self.lines()):
-            if "forget" in line:
-                forgotten.update(dict.fromkeys(line["forget"], place))
-        for place, line in enumerate(self.lines()):
-            if "boxes" in line and place > forgotten.get(line["pass"], -1):
-                yield Group.from_json(line)
+        for place, line in self._notes:
+            forgotten.update(dict.fromkeys(line.get("forget", ()), place))
+        found = {
+            number: [place for place in places if place > forgotten.get(number, -1)]
+            for number, places in self._groups.items()
+        }
+        return {number: places for number, places in found.items() if places}
+
+    def begun(self) -> set[int]:
+        """Passes with finished boxes."""
+        return set(self._counting())
 
     def dropped(self) -> set[int]:
         """Intermediate arrays that have been read completely and may be removed."""
         found: set[int] = set()
-        for line in self.lines():
+        for _, line in self._notes:
             found.update(line.get("drop", ()))
             found.difference_update(line.get("forget", ()))
         return found
 
+    def done(self) -> dict[str, str | None]:
+        """Names of arrays and tables that are finished, and their digests."""
+        found: dict[str, str | None] = {}
+        for _, line in self._notes:
+            if "done" in line:
+                found[line["done"]] = line["digest"]
+            elif "remade" in line:
+                found.clear()
+        return found
+
     def complete(self) -> dict[str, Any] | None:
-        """The line on the finished array, or None."""
+        """The line on the finished target, or None."""
         found = None
-        for line in self.lines():
+        for _, line in self._notes:
             found = line.get("complete", None if "forget" in line else found)
         return found
+
+    def part(self, first: int, count: int) -> JournalPart:
+        """The passes of one array: `count` of them, from the pass `first` on."""
+        return JournalPart(self, first, count)
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line, which is durable when this returns; the untrusted end is cut off first."""
         data = _seal(line)
         self.log.append(data, self.trusted)
-        self.trusted += len(data)
+        self._add(line, len(data))
+
+
+@dataclass(frozen=True)
+class JournalPart:
+    """The passes of one array, numbered from 0."""
+
+    journal: Journal
+    """The journal of the whole run."""
+    first: int
+    """The array's first pass in it."""
+    count: int
+    """Number of its passes."""
+
+    def groups(self, number: int) -> Iterator[Group]:
+        """Finished boxes of a pass that still count."""
+        for group in self.journal.groups([self.first + number]):
+            yield replace(group, number=number)
+
+    def begun(self) -> set[int]:
+        """Passes with finished boxes."""
+        return {number - self.first for number in self.journal.begun()} & set(range(self.count))
+
+    def dropped(self) -> set[int]:
+        """Intermediate arrays that have been read completely and may be removed."""
+        return {number - self.first for number in self.journal.dropped()} & set(range(self.count))
 
 
 def to_ranges(numbers: Integers) -> list[list[int]]:

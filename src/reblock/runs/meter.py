@@ -19,26 +19,39 @@ class Meter:
     elements of boxes that an earlier attempt has finished may arrive again; they count once.
     """
 
-    def __init__(self, traffic: Sequence[tuple[Traffic, Traffic]], elements: int, progress: Progress) -> None:
-        """`passes` are the bytes that each pass reads and writes; `elements` is the size of the array."""
-        self.whole = sum(side.bytes for sides in traffic for side in sides)
+    def __init__(self, passes: Sequence[tuple[int, Traffic, Traffic]], progress: Progress) -> None:
+        """`passes` are the elements of each pass, and the bytes that it reads and writes."""
+        self._elements = [count for count, *_ in passes for _ in range(2)]
+        self._bytes = [side.bytes for _, *sides in passes for side in sides]
+        self.whole = sum(self._bytes)
         """The total number of bytes."""
-        self._bytes = [side.bytes for sides in traffic for side in sides]
-        self._elements, self._progress = elements, progress
-        # For each pass, the elements that have arrived and those that are written.
+        self._progress = progress
+        # For each pass, the elements that have arrived and those that are written; and all their bytes.
         self._done = [0] * len(self._bytes)
+        self._sum = sum(self._part(place) for place in range(len(self._bytes)))
         self._lock = Lock()
 
-    def begin(self, finished: Sequence[float]) -> None:
-        """Set the shares of the passes that an earlier attempt has finished."""
-        self._done = [round(self._elements * part) for part in finished for _ in range(2)]
-        self(0, 0, 0)
+    def _part(self, place: int) -> int:
+        """The bytes of what is done of one side of a pass; a pass without elements is done."""
+        elements = self._elements[place]
+        return self._bytes[place] * self._done[place] // elements if elements else self._bytes[place]
+
+    def begin(self, first: int, finished: Sequence[float]) -> None:
+        """Set the shares of passes, from the pass `first` on, that an earlier attempt has finished."""
+        for number, part in enumerate(finished, first):
+            elements = round(self._elements[2 * number] * part)
+            self(number, elements, elements)
+
+    def of_array(self, first: int) -> Callable[[int, int, int], None]:
+        """Counts elements of the passes of one array, which are numbered from 0."""
+        return lambda number, arrived, written: self(first + number, arrived, written)
 
     def __call__(self, number: int, arrived: int, written: int) -> None:
         """Count elements of a pass that have arrived or were written."""
         with self._lock:
-            self._done[2 * number] = min(self._done[2 * number] + arrived, self._elements)
-            self._done[2 * number + 1] = min(self._done[2 * number + 1] + written, self._elements)
-            pairs = zip(self._bytes, self._done, strict=True)
-            done = sum(size * part // self._elements for size, part in pairs) if self._elements else self.whole
+            for place, more in ((2 * number, arrived), (2 * number + 1, written)):
+                before = self._part(place)
+                self._done[place] = min(self._done[place] + more, self._elements[place])
+                self._sum += self._part(place) - before
+            done = self._sum
         self._progress(done, self.whole)

@@ -13,14 +13,14 @@ from reblock.engine.digest.recheck import recheck
 from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError
 from reblock.model import Pass, Plan, Sums
-from reblock.runs.group_commit import Destination, GroupCommit, destination_of, stamps
-from reblock.runs.journal import Group, Integers, Journal
+from reblock.runs.group_commit import ArrayLedger, Destination, destination_of, stamps
+from reblock.runs.journal import Group, Integers, JournalPart
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import KeptScratch, are_few, remove_files, unfinished
 
 
 def find_finished(
-    journal: Journal,
+    journal: JournalPart,
     number: int,
     sweep: Pass,
     side: Destination,
@@ -35,9 +35,7 @@ def find_finished(
     good: list[Integers] = []
     sums: list[Integers] = []
     bad: list[Integers] = []
-    for group in journal.groups():
-        if group.number != number:
-            continue
+    for group in journal.groups(number):
         asked = group if needless is None else group.without(needless)
         if cancelled():
             raise KeyboardInterrupt
@@ -81,14 +79,16 @@ def _paths(side: Destination, sweep: Pass, boxes: Integers) -> list[str]:
     return [side.store.place(tuple(index)).path for index in indices]
 
 
-def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: GroupCommit, cancelled: Cancelled) -> int:
+def trust_scratch(
+    plan: Plan, journal: JournalPart, scratch: KeptScratch, ledger: ArrayLedger, cancelled: Cancelled
+) -> int:
     """Check the remaining boxes of the passes before the last; returns the number that did not match the journal.
 
     Goes backwards: a box that is needed only for finished boxes is no longer needed, whatever its state.
     """
     failed = 0
     dropped = journal.dropped()
-    begun = {group.number for group in journal.groups()}
+    begun = journal.begun()
     for number in reversed(range(len(plan.passes) - 1)):
         if plan.interleaved:
             continue
@@ -96,12 +96,12 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
         if len(ledger.finished(number + 1)) == plan.passes[number + 1].writes.count:
             ledger.trust(number, Numbers([(0, sweep.writes.count)]), Sums())
         elif number in dropped:
-            ledger.note(forget=[number])
+            ledger.forget(number)
         elif number in begun:
             try:
                 side = destination_of(scratch.reopen(number), sweep, scratch.folder_of(number))
             except StorageError:
-                ledger.note(forget=[number])
+                ledger.forget(number)
                 continue
             needless = _needless(plan, number, ledger)
             finished, sums, bad = find_finished(journal, number, sweep, side, plan.memory_bytes, cancelled, needless)
@@ -113,7 +113,7 @@ def trust_scratch(plan: Plan, journal: Journal, scratch: KeptScratch, ledger: Gr
     return failed
 
 
-def _needless(plan: Plan, number: int, ledger: GroupCommit) -> Integers:
+def _needless(plan: Plan, number: int, ledger: ArrayLedger) -> Integers:
     """Boxes of a pass that are needed only for finished boxes."""
     if not are_few(plan, number):
         return np.empty(0, np.uint64)

@@ -25,7 +25,7 @@ from reblock.geometry import Grid
 from reblock.geometry.grid import Cut
 from reblock.model import Plan, Schema, Store
 from reblock.model.workspace import Folder, TargetMedium
-from reblock.runs.group_commit import GroupCommit, destination_of
+from reblock.runs.group_commit import ArrayLedger, destination_of
 from reblock.runs.journal import Integers
 from reblock.runs.numbers import Numbers
 from reblock.storage import registry
@@ -41,7 +41,7 @@ _MANY_BOXES = 1 << 17
 class KeptScratch:
     """Intermediate arrays that outlive the run, so that another attempt can use them."""
 
-    def __init__(self, plan: Plan, folder: str, ledger: GroupCommit, *, target_folder: str | None = None) -> None:
+    def __init__(self, plan: Plan, folder: str, ledger: ArrayLedger, *, target_folder: str | None = None) -> None:
         """`target_folder` holds the arrays that the plan keeps in the target's space; None = `folder` holds all."""
         self._plan = plan
         self.folder = folder
@@ -112,7 +112,7 @@ class KeptScratch:
     def drop(self, number: int) -> None:
         """Remove an array, once the journal says that everything made of it is durable."""
         if not self._plan.interleaved:
-            self._ledger.note(drop=[number])
+            self._ledger.drop(number)
         self._found.pop(number, None)
         if number in self._spent:
             self._spent.pop(number).close()

@@ -20,7 +20,7 @@ from reblock.engine.source_state import SourceSnapshot, SourceState
 from reblock.engine.watch import Cancelled
 from reblock.errors import ChangedError, option
 from reblock.model import Layout, ObjectBound, Pass, Sums
-from reblock.runs.journal import Integers, Journal
+from reblock.runs.journal import Integers, JournalPart
 from reblock.storage.location import absolute
 from reblock.storage.media.registry import medium_of
 
@@ -67,26 +67,26 @@ class Source:
         if changed := first_change(self.files):
             raise ChangedError(f"{self.location}: {changed} changed during the run, so the result would mix two arrays")
 
-    def describe_change(self, header: Mapping[str, Any]) -> str:
-        """The changes to the files, in words, since the run with this journal header began."""
-        before, now = header["problem"]["source"], self.identity
+    def describe_change(self, before: Mapping[str, Any], began_ns: int) -> str:
+        """The changes to the files, in words, since a run began: with this identity, and this newest change."""
+        now = self.identity
         pairs = zip_longest(self.files, before["files"])
         found = [new[0] for new, old in pairs if new is not None and new[1] != old]
         more = now["chunks"]["present"] - before["chunks"]["present"]
         if before["chunks"] != now["chunks"]:
-            began_ns = header["source"]["newest_ns"]
             found += map(absolute, self.state.touched(self.state.again(began_ns), began_ns))
-        return _in_words(list(dict.fromkeys(found)), more)
+        return files_in_words(list(dict.fromkeys(found)), more)
 
     # ---------------------------------------------------------------- the end
-    def look_again(self, journal: Journal) -> SourceSnapshot:
-        """The files' state after all reads; files touched since the run with this journal began are suspect."""
-        return self.state.again(journal.header["source"]["newest_ns"])
+    def look_again(self, began: Mapping[str, Any]) -> SourceSnapshot:
+        """The files' state after all reads; files touched since the run began, with these `times`, are suspect."""
+        return self.state.again(began["newest_ns"])
 
     def settle(
         self,
         now: SourceSnapshot,
-        journal: Journal,
+        began: Mapping[str, Any],
+        journal: JournalPart,
         sweep: Pass,
         number: int,
         layout: Layout,
@@ -95,17 +95,17 @@ class Source:
     ) -> list[str]:
         """Notes, if the files still hold what they held when the run began; ChangedError otherwise.
 
-        `now` is their state after all reads. `sweep` is the pass, with that number, that has written an array of this
-        layout.
+        `now` is their state after all reads, `began` the `times` of the run. `sweep` is the pass, with that number,
+        that has written an array of this layout.
         """
         self.check()
-        start, began = self.state.start, journal.header["source"]
+        start = self.state.start
         if now.firm != start.firm:
-            what = _in_words(self.state.differing(now), now.present - start.present)
+            what = files_in_words(self.state.differing(now), now.present - start.present)
             raise ChangedError(f"{self.location} changed during the run ({what}): nothing was published")
         if f"{now.full:016x}" == began["sum"]:
             return []
-        what = f"{_in_words(self.state.touched(now, began['newest_ns']))} touched since the run began"
+        what = f"{files_in_words(self.state.touched(now, began['newest_ns']))} touched since the run began"
         read = 0
         # If no file is suspect, the clock was set back, and any file may have changed.
         for some in _recorded(journal, number, self._boxes(now.suspects or None, sweep)):
@@ -152,11 +152,9 @@ def first_change(files: Files) -> str | None:
     return next((path for (path, before), (_, after) in zip(files, now, strict=True) if before != after), None)
 
 
-def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator[Sequence[tuple[int, Sums]] | None]:
+def _recorded(journal: JournalPart, number: int, boxes: Integers | None) -> Iterator[Sequence[tuple[int, Sums]] | None]:
     """Boxes of a pass with their digest sums, grouped as they became durable; None if sums were not kept."""
-    for group in journal.groups():
-        if group.number != number:
-            continue
+    for group in journal.groups(number):
         chosen = np.ones(len(group.boxes), bool) if boxes is None else np.isin(group.boxes, boxes)
         if not chosen.any():
             continue
@@ -169,7 +167,7 @@ def _recorded(journal: Journal, number: int, boxes: Integers | None) -> Iterator
             ]
 
 
-def _in_words(paths: Sequence[str], more: int = 0) -> str:
+def files_in_words(paths: Sequence[str], more: int = 0) -> str:
     """Some files, and how many more or fewer there are than at the start."""
     words = [", ".join(paths[:_SHOWN]) or ("" if more else "files")]
     if len(paths) > _SHOWN:

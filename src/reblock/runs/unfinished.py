@@ -28,6 +28,22 @@ _ENDS = ("source", "target")
 
 
 @dataclass(frozen=True)
+class ArrayProgress:
+    """How far one array of a run is."""
+
+    name: str
+    """Its name in the dataset; "" if it is not in one."""
+    finished_boxes: int
+    """Write boxes that are done, all passes."""
+    boxes: int
+    """All write boxes, all passes."""
+    finished_bytes: int
+    """Logical bytes of the target that are done."""
+    bytes: int
+    """Logical bytes of the target."""
+
+
+@dataclass(frozen=True)
 class Unfinished:
     """The state of a run that has not finished, or not cleaned up."""
 
@@ -59,10 +75,12 @@ class Unfinished:
     """The folder of its intermediate arrays, if it has any."""
     options: dict[str, Any]
     """The options that were given, by the names of arguments."""
+    arrays: tuple[ArrayProgress, ...]
+    """How far each array is; one without a name if the target is no dataset."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `reblock status --json`."""
-        return asdict(self)
+        return {**asdict(self), "arrays": [asdict(one) for one in self.arrays]}
 
 
 def status(target: Where) -> Unfinished | None:
@@ -82,24 +100,26 @@ def status(target: Where) -> Unfinished | None:
 
 
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
-    header = journal.header
+    header, plans = journal.header, journal.header["plans"]
+    has_scratch = any(plan["scratch"] for plan in plans)
     published = staging.is_published(journal)
-    finished, last = finished_part(journal)
+    arrays = finished_parts(journal)
     return Unfinished(
-        target=str(Location(absolute(staging.target), header["problem"]["target"]["inner"])),
+        target=str(Location(absolute(staging.target), header["target"])),
         source=header["request"].get("source", "an object of another program" if began_with_object(header) else ""),
         state="running" if holder else "complete" if published else "stopped",
         running=holder,
         started=header["started"],
-        strategy=header["plan"]["strategy"],
-        memory_bytes=header["plan"]["memory_bytes"],
-        finished_boxes=finished,
-        boxes=sum(journal.header["boxes"]),
-        finished_bytes=last,
-        bytes=journal.header["bytes"],
+        strategy=", ".join(dict.fromkeys(plan["strategy"] for plan in plans)),
+        memory_bytes=max((plan["memory_bytes"] for plan in plans), default=0),
+        finished_boxes=sum(one.finished_boxes for one in arrays),
+        boxes=sum(one.boxes for one in arrays),
+        finished_bytes=sum(one.finished_bytes for one in arrays),
+        bytes=sum(one.bytes for one in arrays),
         staging=staging.folder,
-        scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if header["plan"]["scratch"] else None),
+        scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if has_scratch else None),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
+        arrays=tuple(arrays),
     )
 
 
@@ -170,8 +190,8 @@ def _names(medium: Medium, folder: str) -> list[str]:
     return [name for name in found if not name.startswith(".")] + list(filter(None, map(target_name, found)))
 
 
-def finished_part(journal: Journal) -> tuple[int, int]:
-    """Finished write boxes, and finished logical bytes of the last pass."""
+def finished_parts(journal: Journal) -> list[ArrayProgress]:
+    """How far each array is."""
     counts = journal.header["boxes"]
     found: list[list[Any]] = [[] for _ in counts]
     for group in journal.groups():
@@ -179,4 +199,10 @@ def finished_part(journal: Journal) -> tuple[int, int]:
     done = [len(Numbers.of(np.concatenate(some))) if some else 0 for some in found]
     for number in journal.dropped():
         done[number] = counts[number]
-    return sum(done), journal.header["bytes"] * done[-1] // max(counts[-1], 1)
+    parts, first = [], 0
+    for one in journal.header["arrays"]:
+        stop = first + one["passes"]
+        last = one["bytes"] * done[stop - 1] // max(counts[stop - 1], 1)
+        parts.append(ArrayProgress(one["name"], sum(done[first:stop]), sum(counts[first:stop]), last, one["bytes"]))
+        first = stop
+    return parts

@@ -1,0 +1,344 @@
+"""Making a target under its journal: array by array, then tables, then everything around them, then publish.
+
+::
+
+    journal names finished boxes?   no: create the array, or the tree with all its arrays     yes: reopen
+    each array                      trust what is finished → execute the rest → commit → line "done"
+    each table                      copy rows → line "done"
+    the whole                       is every source still the same? → commit the tree → line "complete" → publish
+
+One array is the case of one array: it has no tables and no tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from reblock.engine import Watch, digest, execute_plan, native
+from reblock.errors import (
+    ChangedError,
+    DiskError,
+    FormatError,
+    Interrupted,
+    ReblockError,
+    StorageError,
+    UnevenError,
+    command,
+)
+from reblock.model import Format, Record, Store, TreeFormat
+from reblock.runs.group_commit import GroupCommit, destination_of
+from reblock.runs.identity import job_of, job_of_array
+from reblock.runs.journal import Journal
+from reblock.runs.meter import Meter
+from reblock.runs.resume import find_finished, trust_scratch
+from reblock.runs.scratch import KeptScratch
+from reblock.runs.sources import Sources
+from reblock.runs.staging import Staging
+from reblock.runs.work import DatasetWork, TableWork, Work
+from reblock.storage import registry
+from reblock.storage.location import Location
+
+#: A hundredth of all arrays may wait to be made durable, however small the memory budget is.
+_PARTS = 100
+#: The share of the memory budget that rows of a table take: they are read, converted and encoded.
+_TABLE_SHARE = 4
+
+
+@dataclass
+class Making:
+    """One attempt at making a target, with the lock held."""
+
+    works: list[Work]
+    """The arrays."""
+    dataset: DatasetWork | None
+    """What is around them; None = there is one array alone."""
+    target: Location
+    """The target."""
+    format: Format
+    """The target's format."""
+    staging: Staging
+    """The locked folder in which the target is built."""
+    scratch: str
+    """The path by which intermediate arrays must be opened."""
+    digest: bool
+    """Whether to compute digest sums."""
+    cancelled: Callable[[], bool]
+    """Whether to stop."""
+    meter: Meter | None
+    """Counts progress."""
+    sources: Sources
+    """What is read."""
+    problem: Mapping[str, Any]
+    """The problem of the run."""
+    check_room: Callable[[list[int], bool], list[str]]
+    """Checks the space for what is missing: finished bytes of each array, and whether any box is finished."""
+    remove_scratch: Callable[[], None]
+    """Removes the intermediate arrays outside the staging folder."""
+    sums: str | None = None
+    """Digest of the whole."""
+    notes: list[str] = field(default_factory=list)
+    """Notes for the report."""
+    current: Work | None = None
+    """The array that is being written."""
+
+    def __post_init__(self) -> None:
+        self._found = False
+        self._failed = 0
+        self._between: KeptScratch | None = None
+        self._opened: tuple[Work, Store] | None = None
+        self._elsewhere = registry.elsewhere(self.staging.medium)
+
+    def run(self, journal: Journal) -> None:
+        """Make the target, or continue making it."""
+        self._found = bool(journal.begun() or journal.done())
+        whole = sum(self.format.layout(work.schema).nbytes for work in self.works)
+        memory = max(max(work.problem.memory_bytes, work.plan.memory_bytes) for work in self.works) if self.works else 1
+        ledger = GroupCommit(
+            journal,
+            most_bytes=max(memory, whole // _PARTS),
+            digest=self.digest,
+            unchanged=self._check,
+            settle=native.settle if native.library() else None,
+        )
+        with self._kept(ledger), self._disk_errors():
+            with ledger:
+                try:
+                    self._make(journal, ledger)
+                except BaseException:
+                    # Keep what is finished; if that fails too, the first error is reported.
+                    with suppress(ReblockError):
+                        ledger.flush()
+                    self._close()
+                    raise
+                ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums})
+            self.staging.check_replaced()
+            self.staging.publish()
+
+    def _make(self, journal: Journal, ledger: GroupCommit) -> None:
+        self._prepare(journal, ledger)
+        done = journal.done()
+        for work in self.works:
+            part = ledger.part(work.first)
+            if work.name in done and len(part.finished(work.last)) == work.plan.passes[work.last].writes.count:
+                work.take_over(done[work.name])
+                self._tell(work, [1.0] * len(work.plan.passes))
+        for work in self.works:
+            if not work.measured:
+                self.current = work
+                with self._scratch_of(work, ledger) as scratch:
+                    self._execute(work, journal, ledger, scratch)
+        self._close()
+        if self._failed:
+            self.notes.append(f"{self._failed} write boxes had changed since they were finished, and were done again")
+        if self.dataset is None:
+            self.sums = self.works[0].sums
+        else:
+            self._finish(self.dataset, journal, ledger)
+
+    def _check(self) -> None:
+        """Raise if the source has changed, or if the folders that we write in were moved."""
+        self.sources.check()
+        self.staging.workspace.check_place()
+        if self._between is not None:
+            self._between.check_place()
+
+    def _tell(self, work: Work, parts: list[float]) -> None:
+        if self.meter is not None:
+            self.meter.begin(work.first, parts)
+
+    # ---------------------------------------------------------------- what is there
+    def _prepare(self, journal: Journal, ledger: GroupCommit) -> None:
+        """Make the target without its elements, or trust what is finished of it; then check the space for the rest."""
+        lasts = [work.first + work.last for work in self.works]
+        begun = not journal.begun().isdisjoint(lasts) or bool(journal.done())
+        if begun and not self._trust(journal, ledger):
+            ledger.note(forget=lasts, remade=True)
+            begun = False
+        if not begun:
+            self.staging.workspace.clear_array()
+            self._create(self.staging.workspace.array)
+        done = []
+        for work in self.works:
+            finished, count = len(ledger.finished(work.first + work.last)), work.plan.passes[work.last].writes.count
+            done.append(self.format.layout(work.schema).nbytes * finished // max(count, 1))
+        self.notes += self.check_room(done, self._found)
+
+    def _create(self, path: str) -> None:
+        if self.dataset is None:
+            (work,) = self.works
+            self._opened = work, self.format.create(path, work.inner, work.schema, **self._elsewhere)
+        else:
+            self._trees.create_tree(path, self.dataset.inner, self.dataset.tree, **self._elsewhere)
+
+    def _trust(self, journal: Journal, ledger: GroupCommit) -> bool:
+        """Find the finished boxes of all arrays; False if one of the arrays cannot be continued."""
+        for work in self.works:
+            try:
+                store = self._open(work)
+            except StorageError as error:
+                self._close()
+                self.notes.append(f"the finished part could not be opened and was made again: {error}")
+                return False
+            sweep, part = work.plan.passes[work.last], journal.part(work.first, work.last + 1)
+            side = destination_of(store, sweep, self.staging.workspace.reach)
+            finished, sums, failed = find_finished(part, work.last, sweep, side, work.plan.memory_bytes, self.cancelled)
+            ledger.trust(work.first + work.last, finished, sums)
+            self._failed += failed
+        return True
+
+    def _open(self, work: Work) -> Store:
+        """The array as it was left, open for writing; one is open at a time."""
+        if self._opened is None or self._opened[0] is not work:
+            self._close()
+            path = self.staging.workspace.array
+            self._opened = work, self.format.reopen(path, work.inner, work.schema, **self._elsewhere)
+        return self._opened[1]
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            with suppress(ReblockError):
+                self._opened[1].abort()
+        self._opened = None
+
+    # ---------------------------------------------------------------- arrays
+    @contextmanager
+    def _scratch_of(self, work: Work, ledger: GroupCommit) -> Iterator[KeptScratch]:
+        """The intermediate arrays of one array."""
+        folder = self.staging.workspace.scratch
+        with KeptScratch(work.plan, self.scratch, ledger.part(work.first), target_folder=folder) as scratch:
+            self._between = scratch
+            try:
+                yield scratch
+            except BaseException:
+                # While the folder can still be reached.
+                with suppress(ReblockError):
+                    ledger.flush()
+                raise
+            finally:
+                self._between = None
+
+    def _execute(self, work: Work, journal: Journal, ledger: GroupCommit, scratch: KeptScratch) -> None:
+        mine, part = journal.part(work.first, work.last + 1), ledger.part(work.first)
+        source, began = self.sources.each[work.name], journal.header["sources"][work.name]
+        store, sweep = self._open(work), work.plan.passes[work.last]
+        part.watch(work.last, destination_of(store, sweep, self.staging.workspace.reach))
+        self._failed += trust_scratch(work.plan, mine, scratch, part, self.cancelled)
+        work.resumed = sum(len(part.finished(number)) for number in range(work.last + 1))
+        self._tell(work, work.finished_parts(part))
+        progress = None if self.meter is None else self.meter.of_array(work.first)
+        watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state)
+        work.measured = execute_plan(work.plan, work.source.as_planned(work.plan), store, scratch, watch=watch)
+        started = perf_counter()
+        with ThreadPoolExecutor(1, "reblock-last-look") as aside:
+            # All reads are done. The last writes become durable meanwhile.
+            now = aside.submit(source.look_again, began)
+            ledger.flush()
+        # A pass ends when its output is durable.
+        work.measured[-1].seconds += perf_counter() - started
+        memory = work.plan.memory_bytes
+        work.notes += source.settle(now.result(), began, mine, sweep, work.last, store.layout, memory, self.cancelled)
+        if self.digest:
+            work.sums = digest.text(part.total(work.last), store.layout.dtype, store.layout.shape)
+        store.commit(self._record(work))
+        self._opened = None
+        ledger.note(done=work.name, digest=work.sums)
+        for number in range(work.last + 1):
+            ledger.release(work.first + number)
+
+    def _record(self, work: Work) -> Record:
+        return Record(digest=work.sums, job=job_of_array(self.problem["arrays"][work.name]))
+
+    # ---------------------------------------------------------------- what is around arrays
+    @property
+    def _trees(self) -> TreeFormat:
+        if not isinstance(self.format, TreeFormat):
+            raise FormatError(f"{self.format.name} holds one array")
+        return self.format
+
+    def _finish(self, work: DatasetWork, journal: Journal, ledger: GroupCommit) -> None:
+        done = journal.done()
+        for table in work.tables:
+            if table.name in done:
+                table.sums = done[table.name]
+            else:
+                self._copy(table, work)
+                self._check()
+                ledger.note(done=table.name, digest=table.sums)
+        self._look_at_all(journal)
+        sums = {one.name: one.sums for one in self.works} | {one.name: one.sums for one in work.tables}
+        self.sums = digest.dataset_digest(sums) if self.digest else None
+        records = {one.name: self._record(one) for one in self.works}
+        records |= {one.name: Record(digest=one.sums) for one in work.tables}
+        whole = Record(digest=self.sums, job=job_of(self.problem))
+        path = self.staging.workspace.array
+        self._trees.commit_tree(path, work.inner, work.tree, records, whole, **self._elsewhere)
+
+    def _look_at_all(self, journal: Journal) -> None:
+        """Raise ChangedError if an array has changed while others were written: the result would mix two datasets."""
+        for work in self.works[:-1] if self.works and self.works[-1] is self.current else self.works:
+            source, began = self.sources.each[work.name], journal.header["sources"][work.name]
+            mine, sweep = journal.part(work.first, work.last + 1), work.plan.passes[work.last]
+            layout, memory = self.format.layout(work.schema), work.plan.memory_bytes
+            now = source.look_again(began)
+            found = source.settle(now, began, mine, sweep, work.last, layout, memory, self.cancelled)
+            work.notes += [note for note in found if note not in work.notes]
+
+    def _copy(self, table: TableWork, work: DatasetWork) -> None:
+        """Copy the rows of a table, within the budget."""
+        schema, path = work.tree.tables[table.name], self.staging.workspace.array
+        taken = digest.TableDigest(schema.kind, schema.dtype, schema.shape)
+        (start, stop), *others = table.ranges or [(0, 1)]
+        inside = tuple(slice(*one) for one in others)
+        at = start
+        while at < stop:
+            if self.cancelled():
+                raise KeyboardInterrupt
+            rows = work.source.rows(table.name, at, stop, work.memory_bytes // _TABLE_SHARE)
+            found = len(rows) if schema.shape else 1
+            rows = rows[(slice(None), *inside)] if schema.shape else rows
+            self._trees.write_rows(path, work.inner, table.name, work.tree, at - start, rows, **self._elsewhere)
+            taken.update(rows)
+            at += found
+        if self.digest:
+            table.sums = taken.text()
+
+    # ---------------------------------------------------------------- what goes wrong
+    @contextmanager
+    def _kept(self, ledger: GroupCommit) -> Iterator[None]:
+        """On any error, keep what is finished and say how to continue; if nothing is finished, keep nothing."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, ReblockError):
+                self.staging.rename_in(error)
+            is_object = self.sources.is_object
+            if is_object and isinstance(error, ReblockError):
+                error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
+            if is_object or (not ledger.commits and not self._found):
+                with suppress(ReblockError):
+                    self.staging.workspace.forget_log()
+                with suppress(ReblockError):
+                    self.remove_scratch()
+                raise
+            again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
+            advice = f"{again}the same command resumes, {command('clean', self.target.path)} discards the run"
+            if isinstance(error, UnevenError):
+                # Resuming would end here again.
+                raise
+            if isinstance(error, ReblockError):
+                error.add(advice)
+            elif isinstance(error, KeyboardInterrupt):
+                raise Interrupted(advice) from error
+            raise
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskError.wrap(error, doing="writing", path=str(self.target)) from error
