@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,19 @@ def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     Numpy scalars become numbers, arrays become lists, and bytes become text if they are UTF-8. NaN and infinities stay
     floats: Python and zarr write and read them as `NaN` and `Infinity`.
     """
+    kept, changed, notes = convert(attributes)
+    if changed:
+        notes.append(changed_note(changed))
+    return kept, notes
+
+
+def changed_note(names: Sequence[str]) -> str:
+    """The note on attributes whose types are not kept."""
+    return f"attributes {', '.join(names)} became plain JSON numbers, text and lists"
+
+
+def convert(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The attributes as JSON values, names of those that JSON changes, and notes on what is left out."""
     kept: dict[str, Any] = {}
     changed: list[str] = []
     notes: list[str] = []
@@ -37,9 +50,7 @@ def to_json(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             continue
         if _changes(value, _DEPTH):
             changed.append(str(key))
-    if changed:
-        notes.append(f"attributes {', '.join(changed)} became plain JSON numbers, text and lists")
-    return kept, notes
+    return kept, changed, notes
 
 
 def _convert(value: Any, depth: int) -> Any:

@@ -8,6 +8,8 @@
     blocks     reblock.json: "reblock_digest", "reblock_job"
     npy        no place
 
+In zarr, the types of attributes that JSON does not tell are beside it: "attribute_types" and "netcdf".
+
 Readers show none of these among an array's attributes. Until 0.1 the digest was an attribute of zarr arrays and HDF5
 datasets; that attribute is still read, and is not mistaken for the user's.
 """

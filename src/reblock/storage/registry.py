@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import Any
 
 from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
+from reblock.model.dataset import TreeFormat, TreeStore
 from reblock.model.medium import Medium
 from reblock.model.store import Format, Store
 from reblock.storage.location import Location
@@ -164,6 +165,21 @@ def open(  # noqa: A001 - the verb of the registry
     location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()
 ) -> Store:
     """Open an array at `PATH[::INNER]` for reading; its files may also be in the folders in `allow`."""
+    kind, where, more = _find(location, format)
+    # Another author's format may be older than this argument.
+    return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
+
+
+def open_tree(location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()) -> TreeStore:
+    """Open all arrays at `PATH[::GROUP]` for reading; UsageError if the format holds single arrays only."""
+    kind, where, more = _find(location, format)
+    if not isinstance(kind, TreeFormat):
+        raise UsageError(f"{where}: a {kind.name} file or folder holds one array, not a dataset")
+    return kind.open_tree(where.path, where.inner, allow, **more)
+
+
+def _find(location: str | os.PathLike[str], format: str | None) -> tuple[Format, Location, dict[str, Any]]:
+    """The format of an existing location, and the argument for its medium."""
     where = locate(location)
     medium = medium_of(where.path)
     if not is_database(where.path) and not exists(medium, where.path):
@@ -172,9 +188,7 @@ def open(  # noqa: A001 - the verb of the registry
     # Only a database can tell which arrays it holds instead.
     found = _of_database(where.path)
     kind = get(format) if format is not None else detect(where.path) if found is None else get(found)
-    more = elsewhere(medium)
-    # Another author's format may be older than this argument.
-    return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
+    return kind, where, elsewhere(medium)
 
 
 def elsewhere(medium: Medium) -> dict[str, Any]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from reblock.model.dataset import TableSchema, Tree
 from reblock.model.medium import FOLDER, LINK, Medium
 from reblock.model.roots import Roots
 from reblock.storage.checks import load_json
 from reblock.storage.media.files import disk_errors, is_number_below
 from reblock.storage.media.local import draft_name
 from reblock.storage.records import RECORD_FILE
+from reblock.storage.trees import join
 from reblock.storage.zarr.meta import Meta
+from reblock.storage.zarr.nodes import UNFINISHED
+from reblock.storage.zarr.tree import read_node
 
+#: Files of nodes, by version.
 _OF_ARRAYS = {3: ("zarr.json",), 2: (".zarray", ".zattrs", RECORD_FILE)}
 _OF_GROUPS = {3: ("zarr.json",), 2: (".zgroup", ".zattrs", ".zmetadata")}
 #: Whether a name is valid at one level of the chunk keys.
@@ -31,6 +37,32 @@ def strangers(medium: Medium, path: str, parts: Sequence[str], meta: Meta, roots
     names = _OF_ARRAYS[meta.version]
     known = {*names, *map(draft_name, names)}
     yield from _below(medium, folder, "/".join(parts), _levels(meta), known)
+
+
+def tree_strangers(medium: Medium, path: str, tree: Tree, roots: Roots | None) -> Iterator[str]:
+    """Names below a path that belong to no node of a tree; a node that the tree lacks is a stranger, too."""
+    known = {**dict.fromkeys(tree.groups), **dict.fromkeys(tree.arrays), **dict.fromkeys(tree.tables)}
+    waiting = deque([""])
+    while waiting:
+        name = waiting.popleft()
+        folder = os.path.join(path, name) if name else path
+        node = read_node(medium, folder, name, roots)
+        if node is not None and isinstance(node.content, Meta):
+            names = _OF_ARRAYS[node.version]
+            yield from _below(medium, folder, name, _levels(node.content), {*names, *map(draft_name, names)})
+            continue
+        if node is not None and isinstance(node.content, TableSchema):
+            yield f"{name}, whose files are not known: {node.content.why}"
+            continue
+        files = {*_OF_GROUPS[3], *_OF_GROUPS[2], UNFINISHED}
+        with disk_errors("list", folder):
+            found = sorted(medium.entries(folder))
+        for entry, kind in found:
+            inner = join(name, entry)
+            if kind == FOLDER and inner in known:
+                waiting.append(inner)
+            elif kind == FOLDER or entry not in {*files, *map(draft_name, files)}:
+                yield inner
 
 
 def _of_group(medium: Medium, folder: str, shown: str, part: str, version: int, roots: Roots | None) -> Iterator[str]:

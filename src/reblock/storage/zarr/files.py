@@ -14,8 +14,10 @@ from reblock.model.schema import Schema
 from reblock.storage.checks import parse_json
 from reblock.storage.codecs.configs import config
 from reblock.storage.codecs.registry import is_filter
-from reblock.storage.records import MEMBER, RECORD_FILE, record_to_json
+from reblock.storage.records import MEMBER, RECORD_FILE
+from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import config_v3
+from reblock.storage.zarr.hidden import hidden_members
 from reblock.storage.zarr.meta import DIMENSIONS, Meta, parse_v2, parse_v3
 from reblock.storage.zarr.values import dtype_json_v3, fill_to_json
 
@@ -27,27 +29,28 @@ def metadata_files(schema: Schema, parts: Sequence[str], version: int) -> list[t
     groups = ["/".join(parts[:n]) for n in range(len(parts))]
     below = "".join(part + "/" for part in parts)
     if version == 3:
-        group = _encode({"zarr_format": 3, "node_type": "group", "attributes": {}})
+        group = encode_json({"zarr_format": 3, "node_type": "group", "attributes": {}})
         files = [(f"{name}/zarr.json".lstrip("/"), group) for name in groups]
-        return [*files, (f"{below}zarr.json", _encode(document_v3(schema)))]
-    document, attributes = documents_v2(schema)
-    files = [(f"{name}/.zgroup".lstrip("/"), _encode({"zarr_format": 2})) for name in groups]
+        return [*files, (f"{below}zarr.json", encode_json(document_v3(schema)))]
+    document, attributes, hidden = documents_v2(schema)
+    files = [(f"{name}/.zgroup".lstrip("/"), encode_json({"zarr_format": 2})) for name in groups]
     if attributes:
-        files.append((f"{below}.zattrs", _encode(attributes)))
-    if schema.record:
-        files.append((below + RECORD_FILE, _encode(record_to_json(schema.record))))
-    return [*files, (f"{below}.zarray", _encode(document))]
+        files.append((f"{below}.zattrs", encode_json(attributes)))
+    if hidden:
+        files.append((below + RECORD_FILE, encode_json(hidden)))
+    return [*files, (f"{below}.zarray", encode_json(document))]
 
 
 def describe(schema: Schema, version: int) -> Meta:
     """The metadata of an adapted schema after a round trip through its encoded files; no I/O."""
     files = {name: parse_json(data, where=_WHERE) for name, data in metadata_files(schema, (), version)}
     if version == 2:
-        return parse_v2(files[".zarray"], files.get(".zattrs", {}), where=_WHERE)
+        return parse_v2(files[".zarray"], files.get(".zattrs", {}), where=_WHERE, record=files.get(RECORD_FILE))
     return parse_v3(files["zarr.json"], where=_WHERE)
 
 
-def _encode(document: dict[str, Any]) -> bytes:
+def encode_json(document: dict[str, Any]) -> bytes:
+    """A metadata document as bytes."""
     try:
         return json.dumps(document, indent=2, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -74,6 +77,7 @@ def document_v3(schema: Schema) -> dict[str, Any]:
             "index_location": "end",
         }
         codecs = [{"name": "sharding_indexed", "configuration": settings}]
+    attributes = encode_attributes(schema.attributes, netcdf=schema.netcdf, dtype=schema.dtype)
     document = {
         "zarr_format": 3,
         "node_type": "array",
@@ -83,12 +87,12 @@ def document_v3(schema: Schema) -> dict[str, Any]:
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_to_json(schema.fill_value, schema.dtype, version=3),
         "codecs": codecs,
-        "attributes": dict(schema.attributes),
+        "attributes": attributes.values,
     }
     if schema.axes is not None:
         document["dimension_names"] = [name or None for name in schema.axes]
-    if schema.record:
-        document[MEMBER] = {"must_understand": False, **record_to_json(schema.record)}
+    if hidden := hidden_members(schema.record, attributes.types, netcdf=schema.netcdf):
+        document[MEMBER] = {"must_understand": False, **hidden}
     return document
 
 
@@ -96,12 +100,12 @@ def _codecs_v3(stages: Sequence[Stage], dtype: np.dtype[Any]) -> list[dict[str, 
     return [config_v3(stage, dtype) for stage in stages]
 
 
-def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The `.zarray` and the `.zattrs` of an adapted schema."""
+def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The `.zarray`, the `.zattrs` and the record file of an adapted schema."""
     configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
     # A chain whose last stage is a filter has no compressor.
     last = configs.pop() if configs and not is_filter(schema.codec.stages[-1]) else None
-    attributes = dict(schema.attributes)
+    attributes, types, _ = encode_attributes(schema.attributes, netcdf=schema.netcdf, version=2, dtype=schema.dtype)
     if schema.axes is not None:
         attributes[DIMENSIONS] = list(schema.axes)
     document = {
@@ -115,7 +119,7 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
         "filters": configs or None,
         "dimension_separator": ".",
     }
-    return document, attributes
+    return document, attributes, hidden_members(schema.record, types, netcdf=schema.netcdf)
 
 
 def _config_v2(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.coding import coding, shard_beside_coding, shard_coding
 from reblock.storage.codecs.configs import stage_of
 from reblock.storage.codecs.registry import is_checksum, is_filter
-from reblock.storage.records import MEMBER, take_record
+from reblock.storage.records import MEMBER
 from reblock.storage.zarr.codec_objects import stage_of_v3
+from reblock.storage.zarr.hidden import take_hidden
 from reblock.storage.zarr.nested import Nested
 from reblock.storage.zarr.values import dtype_v2, dtype_v3, fill_from_json
 
@@ -150,7 +151,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     if document["order"] not in ("C", "F"):
         raise FormatError(f"{where}: the order must be 'C' or 'F', not {show(document['order'])}")
     axes = range(len(shape))
-    found, rest = take_record(attributes, record)
+    found, rest, netcdf = take_hidden(attributes, record)
     schema_axes, rest = axes_v2(rest, len(shape))
     schema = Schema(
         shape,
@@ -161,6 +162,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
         attributes=rest,
         axes=schema_axes,
+        netcdf=netcdf,
         record=found,
     )
     chain = _chain(list(schema.codec.stages), dtype, prod(chunks) * dtype.itemsize, where)
@@ -212,7 +214,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
     objects = _regular(settings.get("chunk_shape"), shape, dtype, where)
     prefix, separator = _keys_v3(document["chunk_key_encoding"], where)
     pipe = _Pipe.of(document["codecs"], len(shape), dtype, where)
-    record, attributes = take_record(_attributes(document.get("attributes", {}), where), document.get(MEMBER))
+    record, attributes, netcdf = take_hidden(_attributes(document.get("attributes", {}), where), document.get(MEMBER))
     chunks, shard, chain = objects, None, None
     order, dtype, stages = pipe.order, pipe.dtype, pipe.stages
     if pipe.shard is not None:
@@ -233,6 +235,7 @@ def parse_v3(document: Mapping[str, Any], *, where: str) -> Meta:
         fill_value=fill_from_json(document["fill_value"], dtype, where=where),
         attributes=attributes,
         axes=_axes_v3(document.get("dimension_names"), len(shape), where),
+        netcdf=netcdf,
         record=record,
         notes=(_NESTED_NOTE,) if chain else (),
     )

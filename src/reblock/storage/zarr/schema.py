@@ -15,17 +15,12 @@ from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
 from reblock.model.schema import Schema
 from reblock.model.store import ChunkLimits
-from reblock.storage.attributes import is_text, to_json
+from reblock.storage.attributes import is_text
 from reblock.storage.checks import MAX_BYTES, dtype_problem, show
 from reblock.storage.codecs.chain import Chain, trial
 from reblock.storage.codecs.registry import CODECS, check, find, is_filter
-from reblock.storage.conventions import (
-    FILL_VALUE,
-    fill_attribute,
-    fill_attribute_to_json,
-    with_singles,
-    without_ties,
-)
+from reblock.storage.conventions import without_ties
+from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import V3, check_v3, is_specified
 from reblock.storage.zarr.files import describe
 from reblock.storage.zarr.meta import INDEX_BYTES, axes_v2
@@ -141,15 +136,9 @@ class _Adapter:
 
     def attributes(self) -> dict[str, Any]:
         given, ties = without_ties(self.schema.attributes)
-        found, singles = with_singles(given, netcdf=self.schema.netcdf)
-        fill = fill_attribute(given[FILL_VALUE], self.dtype) if FILL_VALUE in given else None
-        if fill is not None:
-            found[FILL_VALUE] = fill_attribute_to_json(fill, version=self.version)
-            if self.version == 3 and found[FILL_VALUE] != given[FILL_VALUE] and self.dtype.kind in "fc":
-                self.notes.append(f"attribute {FILL_VALUE!r} became base64 text, as xarray stores it in zarr v3")
-        kept, changed = to_json(found)
-        self.notes += [*ties, *singles, *changed]
-        return kept
+        encoded = encode_attributes(given, netcdf=self.schema.netcdf, version=self.version, dtype=self.dtype)
+        self.notes += [*ties, *encoded.notes]
+        return {name: given[name] for name in encoded.values}
 
     def axes(self, attributes: dict[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
         axes = self.schema.axes

@@ -1,0 +1,44 @@
+"""Every format that holds several arrays passes the contract, on local files and in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from reblock.storage.media.memory import MEMORY
+from reblock.storage.zarr.format import FORMAT as ZARR
+from reblock.storage.zarr.format import FORMAT2 as ZARR2
+from reblock.testing.trees import TreeContract
+
+_NUMBERS = itertools.count()
+
+
+class TestZarr(TreeContract):
+    format = ZARR
+
+
+class TestZarr2(TreeContract):
+    format = ZARR2
+
+
+class InMemory(TreeContract):
+    """The contract on the medium in memory, which cannot rename."""
+
+    medium = MEMORY
+
+    @pytest.fixture
+    def root(self) -> Iterator[str]:
+        folder = f"memory://trees/{next(_NUMBERS)}"
+        MEMORY.make_folder(folder)
+        yield folder
+        MEMORY.remove_folder(folder)
+
+
+class TestZarrInMemory(InMemory):
+    format = ZARR
+
+
+class TestZarr2InMemory(InMemory):
+    format = ZARR2
