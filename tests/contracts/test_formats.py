@@ -40,6 +40,18 @@ class TestRawBlocks(ByName):
     name = "rawblocks"
 
 
+class TestFileBlocks(ByName):
+    name = "fileblocks"
+
+
+class TestRawFileBlocks(ByName):
+    name = "fileblocks:raw:block {index}.raw"
+
+
+class TestHdf5FileBlocks(ByName):
+    name = "fileblocks:hdf5"
+
+
 class TestZarr(ByName):
     name = "zarr"
 
@@ -86,6 +98,10 @@ class TestBlocksInMemory(InMemory):
 
 class TestRawBlocksInMemory(InMemory):
     name = "rawblocks"
+
+
+class TestFileBlocksInMemory(InMemory):
+    name = "fileblocks"
 
 
 class TestZarrInMemory(InMemory):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reblock.advisor.advice import Advice
     from reblock.api.advice import advise
     from reblock.api.array import DEFAULT_MEMORY, Array, open
+    from reblock.api.blocks import merge, merge_format, split, split_format
     from reblock.api.compare import Difference, Verdict, info, verify
     from reblock.api.creating import create
     from reblock.api.job import Job
@@ -43,6 +44,8 @@ __all__ = [
     "find_job",
     "info",
     "load_plan",
+    "merge",
+    "merge_format",
     "open",
     "plan",
     "record",
@@ -51,6 +54,8 @@ __all__ = [
     "resume",
     "run",
     "save_plan",
+    "split",
+    "split_format",
     "status",
     "update_replicas",
     "verify",
@@ -61,6 +66,7 @@ require_posix()
 _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
     **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
+    **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "Job": "reblock.api.job",
     "create": "reblock.api.creating",
     **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),

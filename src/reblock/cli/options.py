@@ -36,6 +36,19 @@ def _together(decorators: Sequence[Decorator]) -> Decorator:
     return decorate
 
 
+def like(command: click.Command, *, without: Sequence[str]) -> Decorator:
+    """The options of another command, except some."""
+    kept = [one for one in command.params if isinstance(one, click.Option) and one.name not in without]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        # As the decorators of click do; the last one that is applied comes first.
+        known: list[click.Parameter] = function.__dict__.setdefault("__click_params__", [])
+        known.extend(reversed(kept))
+        return function
+
+    return decorate
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 from_format = click.option(
     "--from",

@@ -264,6 +264,14 @@ class Foreseeable(Protocol):
         """
 
 
+@runtime_checkable
+class Varied(Protocol):
+    """A format with variants, whose names are `NAME:WORDS`."""
+
+    def variant(self, said: str) -> Format:
+        """The variant that the words after the colon describe; its name tells them, too. UsageError if none does."""
+
+
 class ChunkLimits(NamedTuple):
     """Chunks that a format can hold."""
 

@@ -26,7 +26,7 @@ from typing import Any
 from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
 from reblock.model.dataset import TreeFormat, TreeStore
 from reblock.model.medium import Medium
-from reblock.model.store import Format, Store
+from reblock.model.store import Format, Store, Varied
 from reblock.storage.location import Location
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
@@ -59,6 +59,7 @@ class FormatEntry:
 
 _OWN = (
     FormatEntry("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
+    FormatEntry("fileblocks", "reblock.storage.fileblocks.format:FORMAT", ()),
     FormatEntry("blocks", "reblock.storage.blocks.format:FORMAT", ()),
     FormatEntry("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
     FormatEntry(
@@ -96,9 +97,20 @@ def file_formats() -> tuple[str, ...]:
 def get(name: str) -> Format:
     """A format by its name; UsageError if it is unknown or its library is missing."""
     table = _table()
-    if name not in table:
+    plain, _, said = name.partition(":")
+    if plain not in table:
         raise UsageError(f"unknown format {name!r}: use one of {', '.join(table)}")
-    return _load(table[name])
+    found = _load(table[plain])
+    if not said:
+        return found
+    if not isinstance(found, Varied):
+        raise UsageError(f"unknown format {name!r}: {plain} has no variants")
+    return found.variant(said)
+
+
+def named(word: str) -> str | None:
+    """Name of the format that a word names, by its name or by an ending such as `nii`; None if there is none."""
+    return word if word in _table() else _by_suffix(f"array.{word}")
 
 
 def detect(path: str) -> Format:

@@ -1,0 +1,1 @@
+"""Folders of files: one file of any single-file format for each block."""

@@ -1,0 +1,255 @@
+"""Folders of block files that other programs made: names or headers tell where each block belongs.
+
+::
+
+    b_0_0.nii  b_0_1.nii     numbers count blocks, from 0 or from 1
+    b_0_0.nii  b_0_64.nii    or are the position of the block's first element
+    origin: [0, 64]          or an attribute of that name tells the position
+
+Every file is opened once, for its shape, type and the place of its elements. Files whose bytes before the elements are
+those of an earlier file need not be opened by their library again. Blocks that are missing or overlap are named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reblock.errors import FormatError, UsageError, option
+from reblock.geometry import Grid
+from reblock.model.medium import FILE, Medium
+from reblock.model.roots import Roots
+from reblock.model.schema import Schema
+from reblock.model.store import Format, Index
+from reblock.storage import registry
+from reblock.storage.fileblocks.manifest import RAW
+from reblock.storage.fileblocks.pattern import NamePattern, guess_pattern
+from reblock.storage.fileblocks.templates import elements_run, no_block_format
+from reblock.storage.media.files import disk_errors
+from reblock.storage.media.small import read_head
+
+#: The attribute that tells the position of a block's first element.
+ORIGIN = "origin"
+#: The most files that a message names.
+_SHOWN = 5
+#: The most headers that are remembered.
+_MOST_HEADS = 64
+
+
+class _Block(NamedTuple):
+    """A file that holds a block."""
+
+    name: str
+    """Its name."""
+    shape: tuple[int, ...]
+    """Its lengths."""
+    dtype: np.dtype[Any]
+    """Type of its elements."""
+    order: tuple[int, ...]
+    """Order of its axes on disk."""
+    offset: int
+    """Bytes before its elements."""
+    attributes: Mapping[str, Any]
+    """Its attributes."""
+    fill_value: Any
+    """Its fill value."""
+    axes: tuple[str, ...] | None
+    """Names of its axes."""
+
+
+def find_blocks(
+    folder: str, kind: str, pattern: NamePattern | None, roots: Roots | None, medium: Medium
+) -> tuple[Schema, dict[Index, tuple[str, int]]]:
+    """The array that the files of a folder make up, and file and offset of each block."""
+    if kind == RAW:
+        raise UsageError(f"{folder}: raw blocks have no headers, so their folder needs a manifest; name their format")
+    files = registry.get(kind)
+    with disk_errors("list", folder):
+        names = sorted(name for name, what in medium.entries(folder) if what == FILE and not name.startswith("."))
+    if pattern is None:
+        names = [name for name in names if name.lower().endswith(tuple(files.suffixes))]
+    else:
+        names = [name for name in names if pattern.match(name, pattern.ndim or name.count("_") + 1) is not None]
+    if not names:
+        said = f"match {pattern.text}" if pattern else f"end in {' or '.join(files.suffixes)}"
+        raise FormatError(f"{folder}: no block files: none of its files {said}")
+    blocks = _open_all(folder, names, files, roots, medium)
+    first = blocks[0]
+    for block in blocks:
+        if (block.dtype, len(block.shape), block.order) != (first.dtype, len(first.shape), first.order):
+            raise FormatError(
+                f"{folder}: {block.name} holds {block.dtype} with axes {list(block.order)}, "
+                f"{first.name} holds {first.dtype} with axes {list(first.order)}: they are no blocks of one array"
+            )
+    cuts, places = _arrange(folder, blocks, pattern)
+    shape = tuple(map(sum, cuts))
+    attributes = {key: value for key, value in first.attributes.items() if key != ORIGIN}
+    schema = Schema(
+        *(shape, first.dtype, tuple(cuts)),
+        order=first.order,
+        fill_value=first.fill_value,
+        attributes=attributes,
+        axes=first.axes,
+    )
+    Grid.of(shape, cuts)
+    return schema, {index: (block.name, block.offset) for index, block in places.items()}
+
+
+def _open_all(folder: str, names: Sequence[str], format: Format, roots: Roots | None, medium: Medium) -> list[_Block]:
+    known: dict[tuple[int, bytes], _Block] = {}
+    blocks = []
+    for name in names:
+        path = os.path.join(folder, name)
+        size = medium.status(path, roots=roots).size
+        same = next(
+            (
+                block
+                for (length, head), block in known.items()
+                if length == size and read_head(medium, path, len(head), roots)[0] == head
+            ),
+            None,
+        )
+        if same is None:
+            same = _open(path, name, format, roots, medium)
+            if not _has_tail(same, size) and len(known) < _MOST_HEADS:
+                known[size, read_head(medium, path, same.offset, roots)[0]] = same
+        blocks.append(same._replace(name=name))
+    return blocks
+
+
+def _has_tail(block: _Block, size: int) -> bool:
+    """Whether there are bytes after the elements, in which files may differ."""
+    return size != block.offset + int(np.prod(block.shape, dtype=object)) * block.dtype.itemsize
+
+
+def _open(path: str, name: str, format: Format, roots: Roots | None, medium: Medium) -> _Block:
+    medium.status(path, roots=roots)
+    store = format.open(path, "", **registry.elsewhere(medium))
+    run = elements_run(store)
+    if run is None:
+        raise FormatError(f"{path}: {no_block_format(format.name)}; convert such files one by one")
+    schema, layout = store.schema, store.layout
+    return _Block(
+        *(name, schema.shape, layout.dtype, layout.order, run[0]),
+        attributes=schema.attributes,
+        fill_value=schema.fill_value,
+        axes=schema.axes,
+    )
+
+
+# ---------------------------------------------------------------- positions
+def _arrange(
+    folder: str, blocks: Sequence[_Block], pattern: NamePattern | None
+) -> tuple[list[tuple[int, ...]], dict[Index, _Block]]:
+    """The lengths of blocks along each axis, and the block at each index."""
+    ndim = len(blocks[0].shape)
+    by_header = None if pattern is not None else _origins(blocks, ndim)
+    if by_header is not None:
+        numbers = by_header
+    else:
+        pattern = pattern or guess_pattern([block.name for block in blocks], ndim)
+        if pattern is None or pattern.ndim not in (None, ndim):
+            raise FormatError(
+                f"{folder}: neither names nor headers of {len(blocks)} files such as {blocks[0].name} tell where the "
+                f"blocks belong: name the numbers with {option('pattern')}, such as b_{{0}}_{{1}}.npy, one per axis"
+            )
+        numbers = [pattern.match(block.name, ndim) or () for block in blocks]
+    cuts: list[tuple[int, ...]] = []
+    indices: list[dict[int, int]] = []
+    for axis in range(ndim):
+        lengths = _lengths(folder, axis, blocks, [number[axis] for number in numbers])
+        starts = sorted(lengths)
+        counted = by_header is None and not _are_positions(lengths)
+        if counted:
+            _check_counted(folder, axis, starts, pattern, ndim)
+        else:
+            _check_positions(folder, axis, lengths, blocks, numbers)
+        cuts.append(tuple(lengths[start] for start in starts))
+        indices.append({start: place for place, start in enumerate(starts)})
+    places: dict[Index, _Block] = {}
+    for block, number in zip(blocks, numbers, strict=True):
+        index = tuple(known[n] for known, n in zip(indices, number, strict=True))
+        if index in places:
+            raise FormatError(f"{folder}: {places[index].name} and {block.name} are the same block of the array")
+        places[index] = block
+    missing = [index for index in product(*(range(len(cut)) for cut in cuts)) if index not in places]
+    if missing:
+        starts_of = [sorted(known) for known in indices]
+        names = [
+            _name(pattern, tuple(starts_of[axis][i] for axis, i in enumerate(index))) for index in missing[:_SHOWN]
+        ]
+        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        raise FormatError(f"{folder}: {len(missing):,} blocks are missing: {', '.join(names)}{more}")
+    return cuts, places
+
+
+def _origins(blocks: Sequence[_Block], ndim: int) -> list[Index] | None:
+    """The positions that headers tell; None unless all do."""
+    found = []
+    for block in blocks:
+        value = np.asarray(block.attributes.get(ORIGIN))
+        if value.dtype.kind not in "iu" or value.shape != (ndim,) or (value < 0).any():
+            return None
+        found.append(tuple(map(int, value)))
+    return found
+
+
+def _lengths(folder: str, axis: int, blocks: Sequence[_Block], numbers: Sequence[int]) -> dict[int, int]:
+    """The length of the blocks with each number along an axis."""
+    lengths: dict[int, tuple[int, str]] = {}
+    for block, number in zip(blocks, numbers, strict=True):
+        length, name = lengths.setdefault(number, (block.shape[axis], block.name))
+        if length != block.shape[axis]:
+            raise FormatError(
+                f"{folder}: {name} and {block.name} have {length} and {block.shape[axis]} elements along axis {axis}, "
+                "where they must be equal: they are no blocks of one grid"
+            )
+        if not length:
+            raise FormatError(f"{folder}: {block.name} has no elements along axis {axis}")
+    return {number: length for number, (length, _) in lengths.items()}
+
+
+def _are_positions(lengths: Mapping[int, int]) -> bool:
+    """Whether numbers are positions of elements rather than counts of blocks: they are far apart."""
+    numbers = sorted(lengths)
+    return numbers[0] == 0 and numbers[-1] + 1 > 2 * len(numbers) and lengths[0] > 1
+
+
+def _check_counted(folder: str, axis: int, numbers: Sequence[int], pattern: NamePattern | None, ndim: int) -> None:
+    first = 0 if numbers[0] == 0 else 1
+    wanted = range(first, numbers[-1] + 1)
+    if missing := sorted(set(wanted) - set(numbers)):
+        example = [first] * ndim
+        example[axis] = missing[0]
+        shown = ", ".join(map(str, missing[:_SHOWN])) + (" …" if len(missing) > _SHOWN else "")
+        raise FormatError(
+            f"{folder}: blocks are missing along axis {axis}: there is none with number {shown}, such as "
+            f"{_name(pattern, tuple(example))}"
+        )
+
+
+def _check_positions(
+    folder: str, axis: int, lengths: Mapping[int, int], blocks: Sequence[_Block], numbers: Sequence[Index]
+) -> None:
+    def name(start: int) -> str:
+        return next(block.name for block, number in zip(blocks, numbers, strict=True) if number[axis] == start)
+
+    starts = sorted(lengths)
+    if starts[0]:
+        raise FormatError(f"{folder}: no block begins at 0 along axis {axis}; the first is {name(starts[0])}")
+    for one, two in pairwise(starts):
+        end = one + lengths[one]
+        if end != two:
+            what = "overlap" if end > two else f"leave a gap of {two - end}"
+            raise FormatError(
+                f"{folder}: {name(one)} and {name(two)} {what} along axis {axis}: one ends at {end}, the next begins "
+                f"at {two}"
+            )
+
+
+def _name(pattern: NamePattern | None, index: Index) -> str:
+    return f"the one at {','.join(map(str, index))}" if pattern is None else pattern.name(index)
