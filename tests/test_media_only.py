@@ -24,6 +24,8 @@ ALLOWED = {
     "storage/hdf5/plugins.py": "looks for libraries of filters, which are no files of arrays",
     "storage/zarr/library.py": "zarr-python opens folders by path, to be a second reader",
     "storage/blocks/library.py": "numpy maps block files by path, to be a second reader",
+    "storage/fileblocks/library.py": "numpy reads raw blocks by path, to be a second reader",
+    "storage/fileblocks/templates.py": "makes the temporary folder of a block that its format can only make as a file",
     "storage/objects/of_numpy.py": "reads the memory maps of this process, to find the file behind a memmap",
     "storage/library.py": "numpy maps .npy files by path, to be a second reader of two formats",
     # Files of this machine that hold no array.

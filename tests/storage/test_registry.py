@@ -38,7 +38,7 @@ def make(path: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int32
 
 
 def test_names() -> None:
-    assert registry.formats()[:6] == ("npy", "blocks", "rawblocks", "zarr", "zarr2", "hdf5")
+    assert registry.formats()[:4] == ("npy", "blocks", "rawblocks", "fileblocks")
     assert len(set(registry.formats())) == len(registry.formats())
 
 

@@ -59,9 +59,9 @@ class FormatEntry:
 
 _OWN = (
     FormatEntry("npy", "reblock.storage.npy.format:FORMAT", (".npy",)),
-    FormatEntry("fileblocks", "reblock.storage.fileblocks.format:FORMAT", ()),
     FormatEntry("blocks", "reblock.storage.blocks.format:FORMAT", ()),
     FormatEntry("rawblocks", "reblock.storage.blocks.format:FORMAT_RAW", ()),
+    FormatEntry("fileblocks", "reblock.storage.fileblocks.format:FORMAT", ()),
     FormatEntry(
         "zarr", "reblock.storage.zarr.format:FORMAT", (".zarr",), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"
     ),

@@ -28,7 +28,7 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
 from reblock.storage.blocks.library import open_with_numpy
-from reblock.storage.blocks.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from reblock.storage.blocks.manifest import MANIFEST, Manifest, names_files, read_manifest, write_manifest
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.checks import dtype_problem
 from reblock.storage.conventions import with_singles, without_ties
@@ -145,6 +145,8 @@ class BlocksFormat:
         if not is_file(medium, os.path.join(path, MANIFEST)):
             return False
         try:
+            if names_files(path, medium.roots(path), medium):
+                return False
             raw = read_manifest(path, medium.roots(path), medium=medium).suffix == "bin"
         except (FormatError, ExternalError):
             # It is still a block folder; opening it reports what is wrong with the manifest.

@@ -84,6 +84,11 @@ class Manifest:
         return len(parts) == len(counts) and all(map(is_number_below, parts, counts))
 
 
+def names_files(folder: str, roots: Roots | None, medium: Medium) -> bool:
+    """Whether a folder's manifest is that of `fileblocks`, which names the format of its files."""
+    return "block_format" in load_json(os.path.join(folder, MANIFEST), roots, medium=medium)
+
+
 def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = LOCAL) -> Manifest:
     """The manifest of a folder, checked."""
     path = os.path.join(folder, MANIFEST)

@@ -71,9 +71,9 @@ class FileManifest:
 
 
 def is_file_manifest(folder: str, roots: Roots | None, medium: Medium) -> bool:
-    """Whether a folder has a manifest of this version."""
+    """Whether a folder has a manifest of such files."""
     try:
-        return load_json(os.path.join(folder, MANIFEST), roots, medium=medium).get("reblock") == _VERSION
+        return load_json(os.path.join(folder, MANIFEST), roots, medium=medium).get("block_format") is not None
     except FormatError:
         return False
 
