@@ -172,6 +172,17 @@ def test_documents_have_the_keys_that_are_described(here: Path, titles: list[str
     assert set(listed) == paths(document)
 
 
+def test_the_keys_of_a_dataset_are_described(here: Path) -> None:
+    empty_dataset()
+    assert set(keys(section(read("json"), "info of a dataset"))) == set(reblock.info("empty.zarr"))
+
+
+def empty_dataset() -> None:
+    os.mkdir("empty.zarr")
+    with open("empty.zarr/zarr.json", "w", encoding="utf-8") as file:
+        json.dump({"zarr_format": 3, "node_type": "group"}, file)
+
+
 def test_the_keys_of_an_unfinished_run_are_described(here: Path) -> None:
     def stop(done: int, whole: int) -> None:
         if 2 * done > whole:
@@ -221,10 +232,19 @@ def test_every_public_name_is_described() -> None:
 
 def test_objects_have_what_is_described(here: Path) -> None:
     array = reblock.open("x.npy")
+    empty_dataset()
     job = reblock.plan(array, "x.zarr", chunks=(4, 4))
     report = reblock.run(job)
     advice = reblock.advise(array, access="maps")
-    objects = [array, job, report, reblock.verify(array, "x.zarr"), advice, report.measured]
+    objects = [
+        array,
+        reblock.open_dataset("empty.zarr"),
+        job,
+        report,
+        reblock.verify(array, "x.zarr"),
+        advice,
+        report.measured,
+    ]
     table = {row[0].strip("`"): row[1] for row in rows(section(read("python"), "Objects"))}
     assert list(table) == [type(thing).__name__ for thing in objects]
     for thing in objects:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reblock.api.blocks import merge, merge_format, split, split_format
     from reblock.api.compare import Difference, Verdict, info, verify
     from reblock.api.creating import create
+    from reblock.api.dataset import Dataset, open_dataset
     from reblock.api.job import Job
     from reblock.api.planfile import load_plan, save_plan
     from reblock.api.planning import plan
@@ -31,6 +32,7 @@ __all__ = [
     "DEFAULT_MEMORY",
     "Advice",
     "Array",
+    "Dataset",
     "Difference",
     "Job",
     "Unfinished",
@@ -47,6 +49,7 @@ __all__ = [
     "merge",
     "merge_format",
     "open",
+    "open_dataset",
     "plan",
     "record",
     "repair_replicas",
@@ -69,6 +72,7 @@ _HOMES = {
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "Job": "reblock.api.job",
     "create": "reblock.api.creating",
+    **dict.fromkeys(("Dataset", "open_dataset"), "reblock.api.dataset"),
     **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),
     "plan": "reblock.api.planning",
     "Advice": "reblock.advisor.advice",

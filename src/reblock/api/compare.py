@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, ArraySource, open, open_array
+from reblock.api.described import describe_array, describe_dataset
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
 from reblock.engine import ComparedArray, View, compare, digest
-from reblock.errors import ReblockError
+from reblock.errors import FormatError, ReblockError, UsageError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
-from reblock.model import Schema, Sums
+from reblock.model import Schema, Sums, TreeStore
 from reblock.planner import plan_comparison
-from reblock.storage.attributes import to_json
+from reblock.storage import registry
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
 from reblock.storage.location import Where
@@ -245,20 +246,25 @@ def info(
     allow_external: Sequence[Where] = (),
     memory: str | int | None = None,
 ) -> dict[str, Any]:
-    """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read."""
-    store = open(source, format=format, allow_external=allow_external, memory=memory).store
-    schema = store.schema
-    fill = schema.fill_value
-    return {
-        "format": store.format,
-        "shape": list(schema.shape),
-        "dtype": schema.dtype.str,
-        "chunks": [list(cut) if isinstance(cut, tuple) else cut for cut in schema.chunks],
-        "shards": list(schema.shards) if schema.shards else None,
-        "order": list(schema.order),
-        "codec": str(schema.codec),
-        "fill_value": to_json({"fill": fill})[0].get("fill", str(fill)),
-        "axes": list(schema.axes) if schema.axes else None,
-        "digest": schema.record.digest,
-        "attributes": to_json(schema.attributes)[0],
-    }
+    """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read.
+
+    For a file or group with several arrays, the result has the keys `arrays`, `groups` and `tables`.
+    """
+    try:
+        store = open(source, format=format, allow_external=allow_external, memory=memory).store
+    except FormatError:
+        dataset = _find_dataset(source, format, allow_external)
+        if dataset is None:
+            raise
+        return describe_dataset(dataset)
+    return describe_array(store.schema, store.format)
+
+
+def _find_dataset(source: ArraySource, format: str | None, allow_external: Sequence[Where]) -> TreeStore | None:
+    """The dataset at a location, or None."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    try:
+        return registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external))
+    except (FormatError, UsageError):
+        return None

@@ -1,4 +1,4 @@
-"""`reblock info`: show an array's layout and metadata."""
+"""`reblock info`: show the layout and metadata of an array, or the tree of a dataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="Show the layout and the metadata of an array.",
+    short_help="Show the layout and the metadata of an array or a dataset.",
     epilog="""
     \b
     Examples:
       reblock info scan.h5::/data
+      reblock info era5.zarr
       reblock info era5.zarr::t2m --json
     """,
 )
@@ -26,9 +27,11 @@ from reblock.cli.output import emit
 def command(
     source: str, from_format: str | None, allow_external: tuple[str, ...], memory: str | None, as_json: bool
 ) -> None:
-    """Show the layout and the metadata of an array."""
+    """Show the layout and the metadata of an array, or the tree of a file or group with several arrays."""
     from reblock import api
     from reblock.render import text
+    from reblock.render.tree import tree_text
 
     described = api.info(source, format=from_format, allow_external=allow_external, memory=memory)
-    emit(described if as_json else text.info(described, source))
+    shown = tree_text if "arrays" in described else text.info
+    emit(described if as_json else shown(described, source))

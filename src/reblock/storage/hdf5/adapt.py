@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -60,7 +60,7 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
         order=tuple(range(schema.ndim)),
         codec=codec,
         fill_value=_fill(schema, asked, notes),
-        attributes=_attributes(schema, notes),
+        attributes=adapt_attributes(schema.attributes, notes, schema.dtype),
         axes=_axes(schema, notes),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -198,18 +198,18 @@ def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...] | None:
     return None
 
 
-def _attributes(schema: Schema, notes: list[str]) -> dict[str, Any]:
-    """The attributes in forms that h5py can write; nested values become JSON text."""
+def adapt_attributes(given: Mapping[str, Any], notes: list[str], dtype: np.dtype[Any] | None = None) -> dict[str, Any]:
+    """The attributes in forms that h5py can write; nested values become JSON text. `dtype` is that of their array."""
     kept: dict[str, Any] = {}
-    attributes, ties = without_ties(schema.attributes)
+    attributes, ties = without_ties(given)
     notes += ties
     for name, value in attributes.items():
         if not name or not _is_text(name):
             notes.append(f"attribute {name!r} is not kept: HDF5 needs a name of Unicode text without NUL")
         elif value is None:
             notes.append(f"attribute {name!r} is not kept: HDF5 has no null value")
-        elif name == FILL_VALUE and (fill := fill_attribute(value, schema.dtype)) is not None:
-            kept[name] = value if _is_of(value, schema.dtype) else element(fill, schema.dtype).reshape(1)
+        elif name == FILL_VALUE and dtype is not None and (fill := fill_attribute(value, dtype)) is not None:
+            kept[name] = value if _is_of(value, dtype) else element(fill, dtype).reshape(1)
             if kept[name] is not value:
                 notes.append(f"attribute {name!r} became {fill!s}, a number of the array's type, as NetCDF requires")
         elif _is_plain(value):

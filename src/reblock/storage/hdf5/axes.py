@@ -18,20 +18,24 @@ _NOT_A_SCALE = "_nc4_non_coord_"
 _LIST = "DIMENSION_LIST"
 
 
-def axis_names(dataset: Any, labels: Any, *, is_scale: bool) -> tuple[str, ...]:
+#: Names of the objects in groups by their addresses, for those who describe many datasets of one file.
+KnownMembers = dict[str, dict[int, str]]
+
+
+def axis_names(dataset: Any, labels: Any, *, is_scale: bool, known: KnownMembers | None = None) -> tuple[str, ...]:
     """One name per axis; () if any is missing. `labels` is the value of the attribute DIMENSION_LABELS."""
     ndim = len(dataset.shape)
     found = list(map(str, labels)) if isinstance(labels, list) and len(labels) == ndim else [""] * ndim
     if not all(found):
         try:
-            scales = _scale_names(dataset, is_scale=is_scale)
+            scales = _scale_names(dataset, is_scale, {} if known is None else known)
         except FAILURES:
             scales = [""] * ndim
         found = [label or scale for label, scale in zip(found, scales, strict=True)]
     return tuple(found) if all(found) else ()
 
 
-def _scale_names(dataset: Any, *, is_scale: bool) -> Sequence[str]:
+def _scale_names(dataset: Any, is_scale: bool, known: KnownMembers) -> Sequence[str]:  # noqa: FBT001 - not public
     """The name of the first scale of each axis, or ""; a scale without scales names its own axis."""
     ndim = len(dataset.shape)
     if _LIST not in dataset.attrs:
@@ -47,9 +51,11 @@ def _scale_names(dataset: Any, *, is_scale: bool) -> Sequence[str]:
     ]
     names: dict[int, str] = {}
     for group in _groups(dataset):
-        for name, address in _members(group):
-            if address in addresses:
-                names.setdefault(address, name)
+        if group.name not in known:
+            known[group.name] = {address: name for name, address in reversed(list(_members(group)))}
+        for address in addresses:
+            if address in known[group.name]:
+                names.setdefault(address, known[group.name][address])
         if all(address in names for address in addresses if address is not None):
             break
     return ["" if address is None else names.get(address, "") for address in addresses]

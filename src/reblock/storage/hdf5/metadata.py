@@ -17,7 +17,7 @@ from reblock.model.schema import Record, Schema
 from reblock.storage import checks
 from reblock.storage.checks import parse_json
 from reblock.storage.conventions import is_tie, tie_note
-from reblock.storage.hdf5.axes import axis_names
+from reblock.storage.hdf5.axes import KnownMembers, axis_names
 from reblock.storage.hdf5.file import FAILURES, library
 from reblock.storage.hdf5.filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
 from reblock.storage.hdf5.index import address_shift, edges_are_raw, is_misreported
@@ -64,7 +64,7 @@ class Stored:
     """The mappings with their sources, once these are found."""
 
 
-def facts_of(dataset: Any, where: str) -> dict[str, Any]:
+def facts_of(dataset: Any, where: str, known: KnownMembers | None = None) -> dict[str, Any]:
     """Everything that we need to know about a dataset, as JSON from HDF5, not yet checked."""
     h5py = library()
     dcpl = dataset.id.get_create_plist()
@@ -81,7 +81,7 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         raise FormatError(f"{where} has storage layout {kind}; supported are compact, contiguous, chunked and virtual")
     chunked = kind == h5py.h5d.CHUNKED
     pipeline = read_pipeline(dcpl, dtype.itemsize, where) if chunked else ()
-    attributes, axes, more = _read_attributes(dataset)
+    attributes, axes, more = read_metadata(dataset, known)
     return {
         **facts,
         "shape": dataset.shape,
@@ -96,8 +96,8 @@ def facts_of(dataset: Any, where: str) -> dict[str, Any]:
         "fill": pack(read_fill(dataset, dcpl, dtype)),
         "attributes": {name: pack(value) for name, value in attributes.items()},
         "axes": axes,
-        "netcdf": _is_netcdf(dataset),
-        "record": _read_record(dataset),
+        "netcdf": is_netcdf(dataset),
+        "record": read_record(dataset),
         "notes": [*notes, *more],
     }
 
@@ -209,14 +209,14 @@ def read_fill(dataset: Any, dcpl: Any, dtype: np.dtype[Any]) -> Any:
     return fill[()]
 
 
-def _is_netcdf(dataset: Any) -> bool:
+def is_netcdf(dataset: Any) -> bool:
     """Whether the file has marks of the NetCDF library."""
     marks = [(dataset, "_Netcdf4Dimid"), (dataset, "_Netcdf4Coordinates"), (dataset.file, "_NCProperties")]
     return any(name in one.attrs for one, name in marks)
 
 
 # -------------------------------------------------------------------- record
-def _read_record(dataset: Any) -> Any:
+def read_record(dataset: Any) -> Any:
     """The comment of a dataset as JSON, if it is JSON: others write comments too."""
     try:
         # h5o.get_comment of h5py 3 returns uninitialised memory.
@@ -238,29 +238,14 @@ def write_record(dataset: Any, record: Record) -> None:
 
 
 # -------------------------------------------------------------------- attributes
-def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | None, list[str]]:
+def read_metadata(
+    dataset: Any, known: KnownMembers | None = None
+) -> tuple[dict[str, Any], tuple[str, ...] | None, list[str]]:
     """Attributes, axis names, and notes on what is left out."""
-    kept: dict[str, Any] = {}
-    problems: dict[str, str] = {}
-    notes: list[str] = []
-    left = _MANY_BYTES
-    try:
-        names = list(dataset.attrs)
-    except FAILURES as error:
-        return {}, None, [f"attributes are not kept: they cannot be read ({' '.join(str(error).split())})"]
-    for name in names:
-        try:
-            problem, value = _read_attribute(dataset, name, left, notes)
-        except FAILURES as error:
-            problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
-        if problem:
-            problems[name] = problem
-        else:
-            kept[name] = value
-            left -= _bytes_of(value)
+    kept, problems, notes = read_attributes(dataset)
     # The library's own call for labels crashes on hostile ones.
     labels = kept.pop("DIMENSION_LABELS", None)
-    axes = axis_names(dataset, labels, is_scale=kept.get("CLASS") == b"DIMENSION_SCALE")
+    axes = axis_names(dataset, labels, is_scale=kept.get("CLASS") == b"DIMENSION_SCALE", known=known)
     if labels is not None and not axes:
         problems["DIMENSION_LABELS"] = "not every axis has a name"
     for name in [name for name in problems if name != "DIMENSION_LABELS" and is_tie(name)]:
@@ -269,6 +254,29 @@ def _read_attributes(dataset: Any) -> tuple[dict[str, Any], tuple[str, ...] | No
         del problems[name]
     notes += [f"attribute {name!r} is not kept: {problem}" for name, problem in problems.items()]
     return kept, axes or None, notes
+
+
+def read_attributes(node: Any) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Attributes of a dataset or group, problems of others by name, and notes."""
+    kept: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    notes: list[str] = []
+    left = _MANY_BYTES
+    try:
+        names = list(node.attrs)
+    except FAILURES as error:
+        return {}, {}, [f"attributes are not kept: they cannot be read ({' '.join(str(error).split())})"]
+    for name in names:
+        try:
+            problem, value = _read_attribute(node, name, left, notes)
+        except FAILURES as error:
+            problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
+        if problem:
+            problems[name] = problem
+        else:
+            kept[name] = value
+            left -= _bytes_of(value)
+    return kept, problems, notes
 
 
 def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tuple[str, Any]:
