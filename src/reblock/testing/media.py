@@ -37,6 +37,8 @@ class MediumContract:
 
     medium: ClassVar[Medium | None] = None
     """The medium under test."""
+    stamps_bytes: ClassVar[bool] = False
+    """Whether a stamp belongs to the bytes of an object, so that the same bytes written again may keep it."""
 
     def make_medium(self) -> Medium:
         """The medium under test."""
@@ -257,8 +259,8 @@ class MediumContract:
         writes: list[Callable[[], None]] = [
             lambda: medium.create(key, b"0123"),
             lambda: medium.write(key, [b"4567"]),
-            lambda: medium.write(key, [b"4567"]),
-            lambda: medium.replace(key, b"4567"),
+            lambda: medium.write(key, [b"4568" if self.stamps_bytes else b"4567"]),
+            lambda: medium.replace(key, b"4569" if self.stamps_bytes else b"4567"),
             lambda: self._write_range(key),
         ]
         seen: list[Status] = []

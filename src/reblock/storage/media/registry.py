@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from reblock.errors import UsageError
 from reblock.model.medium import Medium
 from reblock.model.workspace import TargetMedium
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.memory import MEMORY, SCHEME
+from reblock.storage.media.object_url import READABLE, check_url, is_object, split_object
 from reblock.storage.media.postgres_url import is_database
 
 
@@ -19,11 +22,28 @@ def medium_of(key: str) -> Medium:
         return MEMORY
     if is_database(key):
         return _postgres()
+    if is_object(key):
+        found: Medium = _object_stores().find_medium(key)
+        return found
     if "://" in key:
         raise UsageError(
-            f"{key}: only local files, postgresql:// and {SCHEME} are possible in this version, not other URLs"
+            f"{key}: use a local path, s3://, gs://, az://, http(s)://, postgresql:// or {SCHEME}, not another URL"
         )
     return LOCAL
+
+
+def connect(url: str, options: Mapping[str, str]) -> None:
+    """Use storage options for the bucket of a URL from now on; other paths have none."""
+    if is_object(url):
+        check_url(url)
+        _object_stores().connect(split_object(url)[0], options)
+
+
+def _object_stores() -> Any:
+    """The module of object stores, whose library is an extra."""
+    if find_spec("obstore") is None:
+        raise UsageError("object stores need the module obstore: pip install 'reblock[s3]'")
+    return import_module("reblock.storage.media.object")
 
 
 def _postgres() -> Medium:
@@ -42,6 +62,6 @@ def _postgres() -> Medium:
 def target_medium(key: str) -> TargetMedium:
     """The medium of a path or URL that is to be written; UsageError if it can only be read."""
     medium = medium_of(key)
-    if not isinstance(medium, TargetMedium):
+    if not isinstance(medium, TargetMedium) or key.startswith(READABLE):
         raise UsageError(f"{key}: {medium.name} can only be read")
     return medium

@@ -1,0 +1,431 @@
+"""The medium of object stores: S3, Google Cloud Storage, Azure and HTTP servers, through obstore.
+
+::
+
+    s3://bucket/a/scan.zarr/c/0/0     one store for each bucket, connected once and kept by its URL
+    └─ root ──┘ └──── path ─────┘
+
+Objects are written whole, by one request, and read by ranges. Folders are prefixes; an empty folder exists only in this
+process. A stamp is the ETag with the time of the last write: bytes that are written again may keep their stamp.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import groupby
+from threading import Lock
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import obstore
+
+from reblock.errors import DiskError, UsageError
+from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
+from reblock.model.roots import Roots
+from reblock.model.store import Bytes
+from reblock.model.workspace import Stamps
+from reblock.storage.media.keys import KeyFolder, KeyPlace
+from reblock.storage.media.object_handle import ObjectHandle
+from reblock.storage.media.object_url import READABLE, check_url, parse_options, split_object
+from reblock.storage.media.object_workspace import Lease, ObjectWorkspace
+from reblock.storage.media.requests import Gate, send
+
+#: How long the status of an object that is read in ranges is remembered, and of how many.
+_REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
+#: Threads for many small requests, and objects that one request removes.
+_THREADS, _MANY = 16, 1000
+#: Several keys in a folder are looked up by listing it, up to this many objects for each of them.
+_FEW_KEYS, _LISTED_PER_KEY = 3, 8
+#: The mark by which the writer of a conditional object recognises it.
+_MARK = "reblock-mark"
+#: Objects by which a folder on a server without listings is recognised.
+_SIGNS = ("zarr.json", ".zarray", ".zgroup", "reblock.json")
+_CLIENT = {"connect_timeout": "10s", "timeout": "600s"}
+_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
+
+_Result = TypeVar("_Result")
+
+
+class ObjectMedium:
+    """The objects of one bucket, container or server."""
+
+    is_local = writes_ranges = renames = False
+
+    def __init__(self, root: str, options: Mapping[str, str]) -> None:
+        """`options` are those of obstore; what they leave out comes from the environment."""
+        self.name = root
+        self._options = dict(options)
+        self.library, self.gate = obstore, Gate()
+        self.store = _connect(root, self._options)
+        self.lists = not root.startswith(READABLE)
+        self._lock = Lock()
+        self._folders: set[str] = set()
+        self._known: dict[str, tuple[float, Status, str | None]] = {}
+        self._leases: dict[str, Lease] = {}
+        self._is_there = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return connect, (self.name, self._options)
+
+    def path(self, key: str) -> str:
+        """The path of a key in its bucket."""
+        return split_object(key)[1]
+
+    def send(self, key: str, doing: str, request: Callable[[], _Result]) -> _Result:
+        """The result of a request; FileNotFoundError only if the bucket exists."""
+        try:
+            result = send(self.gate, key, doing, request)
+        except FileNotFoundError:
+            self._check_bucket()
+            raise
+        self._is_there = True
+        return result
+
+    def _check_bucket(self) -> None:
+        """Raise DiskError if there is no such bucket: a missing object in it would count as fill."""
+        if not self._is_there and self.lists:
+            send(self.gate, self.name, "open", lambda: obstore.list_with_delimiter(self.store, "reblock-probe/"))
+            self._is_there = True
+
+    # ---------------------------------------------------------------- what was seen
+    @staticmethod
+    def status_of(meta: Any) -> Status:
+        """The status of an object from its metadata."""
+        modified = _nanoseconds(meta["last_modified"])
+        tag = f"{meta['path']} {meta['e_tag'] or modified}"
+        identity = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=8).digest(), "little") >> 1
+        return Status(int(meta["size"]), identity, modified, modified)
+
+    def remembered(self, key: str) -> tuple[Status, str | None] | None:
+        """Status and ETag of an object that was looked at a moment ago."""
+        with self._lock:
+            since, status, tag = self._known.get(key, (0.0, None, None))
+        return None if status is None or time.monotonic() - since > _REMEMBER_SECONDS else (status, tag)
+
+    def remember(self, key: str, status: Status, tag: str | None) -> None:
+        """Keep a status for a while."""
+        with self._lock:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = time.monotonic(), status, tag
+
+    def forget(self, key: str) -> None:
+        """Forget the status of an object."""
+        with self._lock:
+            self._known.pop(key, None)
+
+    # ---------------------------------------------------------------- bytes
+    def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> ObjectHandle:  # noqa: ARG002
+        """Open an object for reading; nothing leads out of a bucket."""
+        return ObjectHandle(key, self)
+
+    def writer(self, key: str) -> Any:
+        """Not possible: objects are written whole."""
+        wrong = OSError(errno.EOPNOTSUPP, "objects of a store can only be written whole")
+        raise DiskError.wrap(wrong, doing="writing", path=key)
+
+    def write(self, key: str, parts: Sequence[Bytes]) -> None:
+        """Write a whole object by one request."""
+        self._put(key, parts)
+
+    def create(self, key: str, data: Bytes, *, size: int | None = None) -> None:
+        """Make a new object, by a conditional request."""
+        self._put(key, [data, bytes(max((size or 0) - len(memoryview(data).cast("B")), 0))], mode="create")
+
+    def replace(self, key: str, data: Bytes) -> None:
+        """Write a whole object by one request, which is atomic."""
+        self._put(key, [data])
+
+    def put_if(self, key: str, data: bytes, tag: str) -> str | None:
+        """Replace an object if its ETag is still this one; returns the new one. FileExistsError if it is not."""
+        return self._put(key, [data], mode={"e_tag": tag})
+
+    def _put(self, key: str, parts: Sequence[Bytes], mode: Any = "overwrite") -> str | None:
+        path = self._writable(key)
+        some = [view for part in parts if len(view := memoryview(part).cast("B"))]
+        data = some[0] if len(some) == 1 else b"".join(some)
+        mark = uuid4().hex
+        attributes = {} if mode == "overwrite" else {_MARK: mark}
+
+        def put() -> str | None:
+            made = obstore.put(self.store, path, data, mode=mode, attributes=attributes, use_multipart=False)
+            return made["e_tag"]
+
+        self.forget(key)
+        try:
+            return self.send(key, "write", put)
+        except FileExistsError:
+            # The response to an earlier try may have been lost.
+            with suppress(FileNotFoundError):
+                there = self.send(key, "read", lambda: obstore.get(self.store, path))
+                if there.attributes.get(_MARK) == mark:
+                    return str(there.meta["e_tag"])
+            raise
+
+    def _writable(self, key: str) -> str:
+        root, path = split_object(key)
+        if root != self.name or not path or key.endswith("/"):
+            invalid = OSError(errno.EINVAL, f"a key must begin with {self.name}/ and end in a name")
+            raise DiskError.wrap(invalid, doing="writing", path=key)
+        for target, lease in list(self._leases.items()):
+            if key.startswith(f"{target}/") or key == target:
+                lease.check()
+        return path
+
+    def remove(self, key: str) -> None:
+        """Remove an object, if it exists."""
+        self.forget(key)
+        with suppress(FileNotFoundError):
+            path = self._writable(key)
+            self.send(key, "remove", lambda: obstore.delete(self.store, path))
+
+    # ---------------------------------------------------------------- names
+    def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:  # noqa: ARG002
+        """Kind, size and stamp of an object or folder."""
+        path = self.path(key)
+        if path and not key.endswith("/"):
+            with suppress(FileNotFoundError):
+                return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, path)))
+        if not self._is_folder(key):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return Status(0, 0, 0, 0, FOLDER)
+
+    def _is_folder(self, key: str) -> bool:
+        path = self.path(key)
+        with self._lock:
+            if any(made == path or made.startswith(f"{path}/") for made in self._folders):
+                return True
+        if not self.lists:
+            return any(self._exists(f"{key.rstrip('/')}/{sign}") for sign in _SIGNS)
+        return next(iter(self._listed(key, path, most=1)), None) is not None or not path
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self.send(key, "look at", lambda: obstore.head(self.store, self.path(key)))
+        except (FileNotFoundError, DiskError):
+            return False
+        return True
+
+    def _listed(self, key: str, path: str, most: int = _MANY) -> Iterator[Any]:
+        """Objects below a prefix, in the order of their names."""
+        prefix = f"{path}/" if path else None
+        pages = self.send(key, "list", lambda: _Pages(obstore.list(self.store, prefix, chunk_size=most)))
+        while page := self.send(key, "list", pages.next):
+            yield from page
+
+    def entries(self, folder: str) -> Sequence[Listed]:
+        """The next parts of the keys below a folder."""
+        path = self.path(folder)
+        if not self.lists:
+            wrong = OSError(errno.EOPNOTSUPP, "an HTTP server does not list its files")
+            raise DiskError.wrap(wrong, doing="list", path=folder)
+        found = self.send(folder, "list", lambda: obstore.list_with_delimiter(self.store, f"{path}/" if path else None))
+        listed = dict.fromkeys(map(_last, self._with_objects(folder, found["common_prefixes"])), FOLDER)
+        listed |= {_last(one["path"]): FILE for one in found["objects"] if one["path"] != path}
+        below = f"{path}/" if path else ""
+        with self._lock:
+            made = [
+                one[len(below) :].partition("/")[0] for one in self._folders if one.startswith(below) and one != path
+            ]
+            exists = path in self._folders
+        listed |= {name: FOLDER for name in made if name and name not in listed}
+        if not listed and not exists:
+            if path and self._exists(folder):
+                wrong = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                raise DiskError.wrap(wrong, doing="list", path=folder)
+            self._check_bucket()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        return [Listed(name, kind) for name, kind in listed.items()]
+
+    def _with_objects(self, folder: str, prefixes: Sequence[str]) -> Sequence[str]:
+        """The prefixes below which there are objects; some servers also list those of removed objects for a while."""
+        if len(prefixes) > _THREADS:
+            return prefixes
+        return [one for one in prefixes if next(self._listed(folder, one.rstrip("/"), most=1), None) is not None]
+
+    def make_folder(self, key: str) -> None:
+        """Remember an empty folder."""
+        with suppress(FileNotFoundError):
+            self.status(key)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
+        with self._lock:
+            self._folders.add(self.path(key))
+
+    # ---------------------------------------------------------------- what surrounds them
+    def sync(self, key: str) -> None:
+        """An object is durable when its request was answered."""
+
+    def sync_name(self, key: str) -> None:
+        """The same."""
+
+    def sync_all(self, keys: Collection[str], folder: str) -> None:
+        """The same."""
+
+    def room(self, folder: str) -> Room:  # noqa: ARG002 - buckets have no limit
+        """No limit is known."""
+        return Room(self.name, None, None)
+
+    def roots(self, key: str, allow: Sequence[str] = ()) -> None:
+        """A key leads nowhere else."""
+
+    # ---------------------------------------------------------------- building targets
+    def workspace(self, target: str) -> ObjectWorkspace:
+        """A prefix below the target."""
+        return ObjectWorkspace(self, target)
+
+    def hold(self, target: str, lease: Lease | None) -> None:
+        """Let objects below a target be written only while a lease is valid."""
+        with self._lock:
+            if lease is None:
+                self._leases.pop(target, None)
+            else:
+                self._leases[target] = lease
+
+    def private_folder(self, key: str, *, make: bool = False) -> KeyFolder | None:
+        """A prefix that only runs use."""
+        return KeyFolder(self, key) if make or self._is_folder(key) else None
+
+    def check_folder(self, folder: str, what: str) -> None:  # noqa: ARG002 - it is the bucket that may be missing
+        """Raise DiskError if there is no such bucket."""
+        self._check_bucket()
+
+    def remove_folder(self, key: str) -> None:
+        """Remove all objects below a prefix, many with one request."""
+        path = self.path(key)
+        with self._lock:
+            self._folders = {one for one in self._folders if one != path and not one.startswith(f"{path}/")}
+            self._known = {one: known for one, known in self._known.items() if not one.startswith(f"{key}/")}
+        self._writable(f"{key}/x")
+        while paths := [one["path"] for _, one in zip(range(_MANY), self._listed(key, path), strict=False)]:
+            # Without the variable, a repeated request would meet another list.
+            self._remove_many(key, paths)
+
+    def _remove_many(self, key: str, paths: list[str]) -> None:
+        with suppress(FileNotFoundError):
+            self.send(key, "remove", lambda: obstore.delete(self.store, paths))
+
+    def used_bytes(self, folder: str) -> int:
+        """The sizes of all objects below a folder."""
+        return sum(int(one["size"]) for one in self._listed(folder, self.path(folder)))
+
+    def survey(self, keys: Sequence[str]) -> Sequence[Status | None]:
+        """The status of many objects, by listing their folders where that takes fewer requests; None = missing."""
+        found: dict[str, Status | None] = {}
+        alone: list[str] = []
+        for folder, some in groupby(sorted(set(keys)), lambda key: key.rpartition("/")[0]):
+            here = list(some)
+            if len(here) < _FEW_KEYS or not self.lists or not self._survey_folder(folder, here, found):
+                alone += here
+
+        def look(key: str) -> Status | None:
+            try:
+                return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, self.path(key))))
+            except FileNotFoundError:
+                return None
+
+        if alone:
+            with ThreadPoolExecutor(min(_THREADS, len(alone)), "reblock-look") as threads:
+                found |= dict(zip(alone, threads.map(look, alone), strict=True))
+        return [found.get(key) for key in keys]
+
+    def _survey_folder(self, folder: str, keys: list[str], found: dict[str, Status | None]) -> bool:
+        """Look at keys of one folder by listing it; False if it holds too many others."""
+        wanted, left = set(keys), _LISTED_PER_KEY * len(keys) + _MANY
+        seen: dict[str, Status | None] = {}
+        for one in self._listed(folder, self.path(folder)):
+            left -= 1
+            if left < 0:
+                return False
+            if (key := f"{self.name}/{one['path']}") in wanted:
+                seen[key] = self.status_of(one)
+        found |= seen
+        return True
+
+    def stamps(self, keys: Sequence[str]) -> Stamps:
+        """The state of objects."""
+        seen = np.zeros((len(keys), 4), np.uint64)
+        for row, found in zip(seen, self.survey(keys), strict=True):
+            if found is not None:
+                row[:] = found.identity, found.size, found.modified_ns, found.changed_ns
+        return seen
+
+    def settle(self, keys: Sequence[str]) -> Stamps:
+        """The state of objects; there is no cache."""
+        return self.stamps(keys)
+
+    def place(self, key: str) -> KeyPlace:
+        """The key itself."""
+        return KeyPlace(key)
+
+    def links(self, folder: str) -> Iterator[str]:  # noqa: ARG002 - there are none
+        """No key leads to another."""
+        return iter(())
+
+
+class _Pages:
+    """Pages of a listing; a request that fails is sent again by the library's own iterator."""
+
+    def __init__(self, pages: Iterable[Any]) -> None:
+        self._pages = iter(pages)
+
+    def next(self) -> Sequence[Any]:
+        return next(self._pages, ())
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _nanoseconds(moment: datetime) -> int:
+    seconds = int(moment.timestamp())
+    return seconds * 10**9 + moment.microsecond * 1000
+
+
+def _connect(root: str, options: Mapping[str, str]) -> Any:
+    """A store of obstore."""
+    config, client = parse_options(options)
+    endpoint = next(
+        (config[name] for name in ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint") if name in config),
+        None,
+    )
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if (root.startswith("s3://") and (endpoint or "").startswith("http://")) or root.startswith("http://"):
+        client.setdefault("allow_http", "true")
+    try:
+        settings: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
+        if not root.startswith(READABLE):
+            settings["config"] = config
+        return obstore.store.from_url(root, **settings)
+    except Exception as error:  # noqa: BLE001 - the library has several kinds for wrong settings
+        words = str(error).partition("Debug source")[0]
+        raise UsageError(f"{root}: cannot be connected: {' '.join(words.split())[:300]}") from None
+
+
+_CONNECTED: dict[str, ObjectMedium] = {}
+_CONNECTING = Lock()
+
+
+def connect(root: str, options: Mapping[str, str]) -> ObjectMedium:
+    """The medium of a bucket with these options, which all later calls get."""
+    with _CONNECTING:
+        known = _CONNECTED.get(root)
+        if known is None or known._options != dict(options):  # noqa: SLF001 - this module made it
+            known = _CONNECTED[root] = ObjectMedium(root, options)
+        return known
+
+
+def find_medium(key: str) -> ObjectMedium:
+    """The medium of a URL, with the options that were given for its bucket before."""
+    check_url(key)
+    root = split_object(key)[0]
+    with _CONNECTING:
+        known = _CONNECTED.get(root)
+    return known or connect(root, {})

@@ -1,0 +1,259 @@
+"""Building targets in object stores: a lock with a lease, since nobody tells a store that a process has died.
+
+::
+
+    .reblock/lock    {"owner": ..., "lease_seconds": 30}    made by a conditional request: of several, one succeeds
+    owner            writes it again every few seconds, on condition that it is still its own
+                     cannot do so for half the lease → stops writing, at once and for good
+    taker            sees by the server's clock that a whole lease has passed since the last write → replaces it,
+                     on condition that it is still the one that was seen
+
+A process that has died on the machine of the taker is recognised at once, and its lease is not waited for. A store that
+ignores conditions lets two runs write one target; it is recognised by a probe and refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from threading import Event, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from reblock.errors import DiskError, LockedError, ReblockError, StorageError, UsageError, option
+from reblock.storage.media.keys import KeyWorkspace
+from reblock.storage.media.small import exists
+
+if TYPE_CHECKING:
+    from reblock.storage.media.object import ObjectMedium
+
+#: How long a lock is valid after its last write.
+LEASE_SECONDS = 30.0
+#: How often its owner writes it in that time.
+_BEATS = 6
+_LOCK_BYTES = 4096
+
+
+class Lease:
+    """The right to write a target, for a while after each renewal."""
+
+    def __init__(self, medium: ObjectMedium, key: str, told: dict[str, Any], tag: str, seconds: float) -> None:
+        self._medium, self._key, self._told, self._tag, self._seconds = medium, key, told, tag, seconds
+        self._renewed = time.monotonic()
+        self._lost = ""
+        self._stop = Event()
+        self._thread = Thread(target=self._renew, name="reblock-lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise StorageError if the lease was lost, or could not be renewed for half its time."""
+        late = time.monotonic() - self._renewed
+        if not self._lost and late > self._seconds / 2:
+            self._lost = f"the lock could not be renewed for {late:.0f} seconds"
+        if self._lost:
+            raise StorageError(f"{self._key}: {self._lost}, so another run may be writing: this run has stopped")
+
+    def end(self) -> None:
+        """Stop renewing, and give the lock back if it is still ours."""
+        self._stop.set()
+        self._thread.join()
+        if not self._lost:
+            with suppress(ReblockError, OSError):
+                self._medium.remove(self._key)
+
+    def _renew(self) -> None:
+        beat = 0
+        while not self._stop.wait(self._seconds / _BEATS):
+            beat += 1
+            began = time.monotonic()
+            try:
+                tag = self._medium.put_if(self._key, _document({**self._told, "beat": beat}), self._tag)
+            except FileExistsError:
+                self._lost = "another run has taken the lock"
+                return
+            except (ReblockError, OSError):
+                continue
+            self._tag, self._renewed = tag or self._tag, began
+
+
+class ObjectWorkspace(KeyWorkspace):
+    """The prefix below which one target is built; as a context manager, it holds the lock."""
+
+    lease_seconds = LEASE_SECONDS
+    locks = True
+    """Whether there is a lock at all; without, the caller makes sure that nobody else writes."""
+
+    def __init__(self, medium: ObjectMedium, target: str) -> None:
+        super().__init__(medium, target)
+        self._objects = medium
+        self._lease: Lease | None = None
+
+    # ---------------------------------------------------------------- the lock
+    def holder(self) -> str | None:
+        """The process that the lock names, in words, or None if its lease is over."""
+        found = self._find()
+        if found is None or self._is_over(*found[1:]):
+            return None
+        return _in_words(found[1])
+
+    def _find(self) -> tuple[str, dict[str, Any], float] | None:
+        """ETag, content and time of the lock."""
+        try:
+            with self._objects.reader(self.lock) as handle:
+                data = bytearray(min(handle.size(), _LOCK_BYTES))
+                handle.read(memoryview(data), 0)
+                status, tag = handle._look()  # noqa: SLF001 - the ETag is no part of a status
+        except FileNotFoundError:
+            return None
+        try:
+            told = json.loads(bytes(data))
+        except ValueError:
+            told = {}
+        return tag or "", told if isinstance(told, dict) else {}, status.modified_ns / 1e9
+
+    def _is_over(self, told: dict[str, Any], written: float) -> bool:
+        """Whether the owner of a lock has died here, or the whole lease has passed by the server's clock."""
+        if told.get("machine") == _machine() and not _is_alive(told):
+            return True
+        lease = told.get("lease_seconds")
+        seconds = float(lease) if isinstance(lease, int | float) and 0 < lease < 3600 else self.lease_seconds
+        # Times of objects may be rounded to seconds.
+        return self._now() - written > seconds + 1
+
+    def _now(self) -> float:
+        """The server's time: when it wrote an object that was made for this."""
+        key = f"{self.folder}/clock-{uuid4().hex}"
+        self._objects.replace(key, b"")
+        try:
+            return self._objects.status(key).modified_ns / 1e9
+        finally:
+            self._objects.remove(key)
+
+    def __enter__(self) -> Self:
+        if not self.locks:
+            return self
+        self._probe()
+        told = _owner(self.lease_seconds)
+        try:
+            self._medium.create(self.lock, _document(told))
+            found = self._find()
+            tag = "" if found is None else found[0]
+        except FileExistsError:
+            tag = self._take(told)
+        self._lease = Lease(self._objects, self.lock, told, tag, self.lease_seconds)
+        self._objects.hold(self.target, self._lease)
+        return self
+
+    def _take(self, told: dict[str, Any]) -> str:
+        """Replace a lock whose lease is over; LockedError if it is not, or if another run is faster."""
+        found = self._find()
+        if found is None:
+            raise LockedError(f"{self.target} was being written by another run just now: try again")
+        tag, there, written = found
+        if not self._is_over(there, written):
+            raise LockedError(
+                f"{self.target} is being written by another run ({_in_words(there)}): wait for it; if it has died on "
+                f"another machine, its lock ends {self.lease_seconds:.0f} seconds after its last sign"
+            )
+        try:
+            return self._objects.put_if(self.lock, _document(told), tag) or ""
+        except FileExistsError:
+            raise LockedError(f"{self.target} is being written by another run, which has just begun") from None
+
+    def _probe(self) -> None:
+        """Raise UsageError if the store ignores conditions."""
+        key = f"{self.folder}/probe-{uuid4().hex}"
+        made = 0
+        try:
+            for _ in range(2):
+                with suppress(FileExistsError):
+                    self._objects.create(key, uuid4().bytes)
+                    made += 1
+            if made == 1:
+                with suppress(FileExistsError):
+                    self._objects.put_if(key, b"", '"0123456789abcdef0123456789abcdef"')
+                    made += 1
+        finally:
+            with suppress(DiskError):
+                self._objects.remove(key)
+        if made > 1:
+            raise UsageError(
+                f"{self._medium.name} ignores conditional writes, so two runs could write one target: choose another "
+                f"store, or make sure that nobody else writes {self.target} and give {option('lock', False)}"
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease, self._lease = self._lease, None
+        try:
+            with suppress(ReblockError, OSError):
+                if not self.has_log:
+                    self._remove_folder()
+        finally:
+            if lease is not None:
+                lease.end()
+            self._objects.hold(self.target, None)
+
+    def _remove_folder(self) -> None:
+        """Remove the run's own objects, the lock last."""
+        for name, _ in self._medium.entries(self.folder) if exists(self._medium, self.folder) else ():
+            if f"{self.folder}/{name}" != self.lock:
+                self._medium.remove(f"{self.folder}/{name}")
+                self._medium.remove_folder(f"{self.folder}/{name}")
+
+    def check_place(self) -> None:
+        """Raise StorageError if the lock was lost."""
+        if self._lease is not None:
+            self._lease.check()
+
+
+def _document(told: dict[str, Any]) -> bytes:
+    return json.dumps(told).encode()
+
+
+def _owner(lease_seconds: float) -> dict[str, Any]:
+    """What a lock says about this process."""
+    return {
+        "owner": uuid4().hex,
+        "pid": os.getpid(),
+        "born": _birth(os.getpid()),
+        "host": socket.gethostname(),
+        "machine": _machine(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "lease_seconds": lease_seconds,
+    }
+
+
+def _in_words(told: dict[str, Any]) -> str:
+    try:
+        return f"process {int(told['pid'])} on {str(told['host'])[:64]} since {str(told['since'])[:32]}"
+    except (LookupError, TypeError, ValueError):
+        return "which has just begun"
+
+
+def _machine() -> str:
+    """A name of this boot of this machine, and of its space of process numbers; "" if it has none."""
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return ""
+
+
+def _birth(pid: int) -> str:
+    """When a process was started, in ticks since the boot; "" if that is not known."""
+    with suppress(OSError, LookupError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[19]
+    return ""
+
+
+def _is_alive(told: dict[str, Any]) -> bool:
+    """Whether the process of a lock that was made on this machine still runs."""
+    pid = told.get("pid")
+    if not told.get("machine") or not isinstance(pid, int):
+        return True
+    return _birth(pid) == told.get("born")

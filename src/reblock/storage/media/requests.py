@@ -1,0 +1,139 @@
+"""Requests to object stores: how many run at once, which failures are tried again, and what an error says.
+
+The number of requests at once begins small, grows by one with every few successes, and is halved when the server says
+that it is too busy. A failure that may pass is tried again after a random time that doubles. All requests that are sent
+here can be repeated: whole objects are written under one key, and conditional writes carry a mark of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from threading import Condition
+from typing import TypeVar
+
+from reblock.errors import DiskError
+from reblock.storage.media.object_url import clean_url
+
+#: Requests at once: at first, and at most.
+_FIRST, MAX_REQUESTS = 4, 64
+#: Successes after which one more request may run.
+_GROW_AFTER = 2
+#: How long a failing request is tried again, the shortest and the longest pause.
+MAX_SECONDS, _PAUSE, _LONGEST_PAUSE = 60.0, 0.05, 5.0
+_ANY_CASE = re.IGNORECASE
+#: Status codes of failures that may pass, and those by which a server says that it is too busy.
+_PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
+
+_Result = TypeVar("_Result")
+
+
+class Gate:
+    """Limits the number of requests at once; the limit follows what the server can take."""
+
+    def __init__(self) -> None:
+        self._state = Condition()
+        self._running = self._successes = 0
+        self.limit = _FIRST
+
+    def __enter__(self) -> None:
+        with self._state:
+            while self._running >= self.limit:
+                self._state.wait()
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._state:
+            self._running -= 1
+            self._state.notify()
+
+    def succeeded(self) -> None:
+        """Count a success; after some, one more request may run."""
+        with self._state:
+            self._successes += 1
+            if self._successes >= _GROW_AFTER and self.limit < MAX_REQUESTS:
+                self._successes, self.limit = 0, self.limit + 1
+                self._state.notify()
+
+    def too_busy(self) -> None:
+        """Halve the limit."""
+        with self._state:
+            self._successes, self.limit = 0, max(self.limit // 2, 1)
+
+
+def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result]) -> _Result:
+    """The result of a request, which is repeated while its failure may pass.
+
+    FileNotFoundError is an answer, and so is FileExistsError, which means that a condition was not met: another object
+    is there. Every other failure is a DiskError.
+    """
+    began, pause = time.monotonic(), _PAUSE
+    while True:
+        try:
+            with gate:
+                result = request()
+        except Exception as error:  # noqa: BLE001 - the library's classes say little, see `answer`
+            code = status_code(error)
+            if not may_pass(error, code):
+                raise answer(error, key, doing) from None
+            if code in _BUSY:
+                gate.too_busy()
+            if time.monotonic() - began + pause > MAX_SECONDS:
+                raise answer(error, key, doing) from None
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads requests, protects nothing
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            gate.succeeded()
+            return result
+
+
+def status_code(error: BaseException) -> int:
+    """The status code of a response, or 0 if there was none."""
+    found = re.search(r"status code: (\d{3})", str(error))
+    return int(found[1]) if found else 0
+
+
+def may_pass(error: BaseException, code: int) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, ConnectionResetError):
+        return True
+    if type(error).__name__ != "GenericError":
+        return False
+    return code in _PASSING or (code == 0 and _is_transport(str(error)))
+
+
+def _is_transport(text: str) -> bool:
+    """Whether a failure is one of the connection, not of settings."""
+    return (
+        re.search(r"sending request|HTTP error|time.?out|connection|body|decod|reset|closed", text, _ANY_CASE)
+        is not None
+    )
+
+
+def answer(error: BaseException, key: str, doing: str) -> BaseException:
+    """What a failed request means: an absence, a conflict, or an error in one line without secrets."""
+    kind, code = type(error).__name__, status_code(error)
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+    if kind in ("AlreadyExistsError", "PreconditionError") or code == 412:
+        return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
+    number = {"PermissionDeniedError": errno.EACCES, "UnauthenticatedError": errno.EACCES}.get(kind, errno.EIO)
+    if code == 404:
+        number = errno.ENOENT
+    return DiskError.wrap(OSError(number, _reason(error, code)), doing=doing, path=clean_url(key))
+
+
+def _reason(error: BaseException, code: int) -> str:
+    """What the server said, or what the library says, in one line."""
+    text = str(error)
+    said = [re.search(rf"<{tag}>([^<]{{1,300}})</{tag}>", text) for tag in ("Code", "Message")]
+    words = ": ".join(one[1] for one in said if one)
+    if words or code:
+        return f"the server answered {code or 'with an error'}{f' ({words})' if words else ''}"
+    first = text.partition("Debug source")[0].strip()
+    # Requests may be signed in their query.
+    return re.sub(r"\?\S*", "", " ".join(first.split()))[:300] or type(error).__name__
