@@ -34,12 +34,13 @@ from reblock.render.columns import plain
 from reblock.runs.experience import RUNS, Experience, Sample, is_on, keep, recall
 from reblock.storage.location import Location
 from reblock.storage.media.mounts import device_name
+from reblock.storage.media.object_url import is_object
 from reblock.units import format_size
 
 #: The device that uses measurements.
 AUTO_DEVICE = "auto"
-#: The preset that `auto` uses without measurements.
-BASE = "nvme"
+#: The presets that `auto` uses without measurements: for disks, and for object stores.
+BASE, REMOTE_BASE = "nvme", "s3"
 #: Speed of scattering without the compiled loop, divided by the speed with it: chunks of 64 KiB, two cores.
 WITHOUT_LOOP = 0.15
 
@@ -135,9 +136,11 @@ def _auto(view: View, target: str | None, layouts: tuple[Layout, Layout], schema
         return tried.get((subject, quantity)) or experience.value(subject, quantity)
 
     stored = _with_part(layouts[0], known), _with_part(layouts[1], known)
-    base = _priced(PRESETS[BASE])
     one, two = (
-        learned_device(base, _sure(experience, subject, words), subject, known, stored, cores()) for subject in subjects
+        learned_device(
+            _priced(PRESETS[_base(subject)]), _sure(experience, subject, words), subject, known, stored, cores()
+        )
+        for subject in subjects
     )
     return Devices(one, two, two, stored, subjects, tuple(trials))
 
@@ -154,6 +157,11 @@ def _subject(path: str) -> str:
     return f"{scheme}://{rest.partition('/')[0]}" if mark else device_name(path) or "unknown device"
 
 
+def _base(subject: str) -> str:
+    """Name of the preset for a device that no run has measured."""
+    return REMOTE_BASE if is_object(subject) else BASE
+
+
 def _scatter() -> str:
     """Name of the scatter speed, which differs without the compiled loop."""
     return SCATTER if native.library() is not None else f"{SCATTER} numpy"
@@ -162,7 +170,7 @@ def _scatter() -> str:
 def _sure(experience: Experience, subject: str, words: Sequence[str]) -> str:
     """The basis of a prediction, in words."""
     count = experience.runs(subject)
-    said = f"{count} run{'s' if count > 1 else ''} on" if count else f"{BASE} preset, nothing measured yet on"
+    said = f"{count} run{'s' if count > 1 else ''} on" if count else f"{_base(subject)} preset, nothing measured yet on"
     return plain("; ".join([f"auto: {said} {subject}", *words]))
 
 

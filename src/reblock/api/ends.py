@@ -163,6 +163,8 @@ class Ends:
         if self.view is not None and request.strategy == AUTO and not is_contiguous(target):
             # A chunk that is written at once is durable at once; only a strategy chosen by name cuts chunks.
             target = replace(target, partial_writes=False)
+        if self.view is not None and not self.view.store.medium.is_local:
+            source = replace(source, remote=True)
         return Problem(
             source,
             target,

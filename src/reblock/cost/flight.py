@@ -65,7 +65,7 @@ def units_in_flight(sweep: Pass, source: Layout, depth: int, coders: int) -> int
 def batch_size(sweep: Pass, source: Layout, depth: int) -> int:
     """Raw units that a reader requests in one call, where `depth` requests are to be in flight."""
     size = source.unit_bytes
-    if depth <= FEW_IN_FLIGHT or source.encoded or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
+    if depth <= FEW_IN_FLIGHT or source.encoded or source.remote or not LEAST_TOGETHER <= size <= MOST_TOGETHER:
         return 1
     whole = sweep.read_access is Access.UNITS or visit_shape(sweep, source) == source.units.largest_stored
     return TOGETHER_BYTES // size if whole else 1
@@ -79,7 +79,7 @@ def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
     """
     if many > 1:
         return min(depth, 2 * -(-depth // many))
-    if source.encoded:
+    if source.encoded and not source.remote:
         return min(depth, max(ENCODED_BYTES // max(source.unit_bytes, 1), coders + 1))
     return depth
 

@@ -88,6 +88,8 @@ class Layout:
     """Stored bytes of the largest units, in descending order; empty = unknown, so the codec's limit applies."""
     stored_part: float = 1.0
     """Stored bytes divided by bytes of elements, if known. Devices move stored bytes; only time depends on it."""
+    remote: bool = False
+    """Whether each read is a request over a network, so that many of them are in flight, one for each thread."""
 
     @classmethod
     def raw(cls, dtype: Any, objects: Grid, order: Sequence[int] | None = None) -> Layout:
@@ -176,8 +178,8 @@ class Layout:
         return self.coding is not None and self.coding.in_place
 
     def stored_like(self, other: Layout) -> Layout:
-        """The same layout with the ratio of stored bytes of another layout of the same array."""
-        return replace(self, stored_part=other.stored_part)
+        """The same layout with what is known only of another layout of the same array: ratio, and way of access."""
+        return replace(self, stored_part=other.stored_part, remote=other.remote)
 
     def view(self, region: Box, axes: Sequence[int]) -> Layout:
         """The layout of `array[region].transpose(axes)`."""

@@ -210,3 +210,11 @@ class Medium(Protocol):
 
         Raises UsageError for an allowed folder that does not exist.
         """
+
+
+@runtime_checkable
+class Surveyor(Protocol):
+    """A medium that looks at many objects with few requests."""
+
+    def survey(self, keys: Sequence[str]) -> Sequence[Status | None]:
+        """The status of each object; None = there is none."""
