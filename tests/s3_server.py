@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -105,14 +104,10 @@ class S3Server:
         return True
 
     def stop(self) -> None:
-        """Stop it."""
+        """End it."""
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.kill()
+            self._process.wait()
 
     def remove(self) -> None:
         """Stop it, and remove its data."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reblock.api.array import DEFAULT_MEMORY, Array, open
     from reblock.api.blocks import merge, merge_format, split, split_format
     from reblock.api.compare import Difference, Verdict, info, verify
+    from reblock.api.connecting import connect
     from reblock.api.creating import create
     from reblock.api.dataset import Dataset, open_dataset
     from reblock.api.job import Job
@@ -41,6 +42,7 @@ __all__ = [
     "advise",
     "check",
     "clean",
+    "connect",
     "create",
     "create_replicas",
     "find_job",
@@ -71,6 +73,7 @@ _HOMES = {
     **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "Job": "reblock.api.job",
+    "connect": "reblock.api.connecting",
     "create": "reblock.api.creating",
     **dict.fromkeys(("Dataset", "open_dataset"), "reblock.api.dataset"),
     **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),

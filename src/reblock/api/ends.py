@@ -33,7 +33,7 @@ from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
-from reblock.storage.media.registry import target_medium
+from reblock.storage.media.registry import medium_of, target_medium
 from reblock.units import parse_size
 
 #: What a caller may ask of a target.
@@ -245,4 +245,6 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
     wanted = wanted_schema(view, wishes)
     asked = {name for name in _ASKED if getattr(request, name) is not None}
     schema = target_schema(kind, wanted, asked, checksum=request.checksum)
+    if where is not None and not medium_of(where.path).writes_ranges:
+        schema = replace(schema, whole_objects=True)
     return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, array.files)

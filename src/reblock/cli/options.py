@@ -21,6 +21,7 @@ _SPELLED = {
     "as_json": "--json",
     "everything": "--all",
     "plan_file": "--plan",
+    "storage_options": "--storage-option",
 }
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -63,6 +64,47 @@ allow_external = click.option(
     metavar="DIR",
     multiple=True,
     help="Folder to which links and file names in SRC may lead; can be repeated.",
+)
+
+
+def _connect(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
+    """Use the options for every bucket."""
+    if not given:
+        return
+    from reblock.storage.media.registry import connect_all
+
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise UsageError("--storage-option is KEY=VALUE, such as aws_region=eu-central-1")
+        found[name] = value
+    connect_all(options=found)
+
+
+def _unlock(_context: click.Context, _option: click.Parameter, given: bool) -> None:
+    """Take no lock in any bucket."""
+    if given:
+        from reblock.storage.media.registry import connect_all
+
+        connect_all(locks=False)
+
+
+storage = click.option(
+    "--storage-option",
+    metavar="KEY=VALUE",
+    multiple=True,
+    expose_value=False,
+    callback=_connect,
+    help="Option of an object store, such as aws_endpoint_url=…, aws_region=… or skip_signature=true; can be repeated. "
+    "Options are never stored.  [default: environment]",
+)
+no_lock = click.option(
+    "--no-lock",
+    is_flag=True,
+    expose_value=False,
+    callback=_unlock,
+    help="Take no lock on an object store; for stores that ignore conditional writes.",
 )
 to_format = click.option(
     "--to",

@@ -60,6 +60,8 @@ class Schema:
     """What could not be kept, in words for the report."""
     chunk_order: str = ""
     """Order of chunks inside shards: axes from the outermost to the innermost, or a curve; "" = the usual one."""
+    whole_objects: bool = False
+    """Whether every object must be written whole, because the medium of the array writes no ranges."""
 
     def __post_init__(self) -> None:
         if not self.order:

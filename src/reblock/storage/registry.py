@@ -11,7 +11,6 @@ and tests it with `reblock.testing.contract.FormatContract`.
 from __future__ import annotations
 
 import builtins
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
-from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
+from reblock.errors import FormatError, StorageError, UsageError, option
 from reblock.model.dataset import TreeFormat, TreeStore
 from reblock.model.medium import Medium
 from reblock.model.store import Format, Store, Varied
@@ -32,7 +31,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.postgres_url import is_database
 from reblock.storage.media.registry import medium_of
-from reblock.storage.media.small import exists, is_folder
+from reblock.storage.media.small import is_folder
 from reblock.storage.signatures import recognise
 
 #: Entry point group of formats.
@@ -194,9 +193,9 @@ def _find(location: str | os.PathLike[str], format: str | None) -> tuple[Format,
     """The format of an existing location, and the argument for its medium."""
     where = locate(location)
     medium = medium_of(where.path)
-    if not is_database(where.path) and not exists(medium, where.path):
-        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        raise DiskError.wrap(missing, doing="open", path=where.path)
+    if not is_database(where.path):
+        with disk_errors("open", where.path):
+            medium.status(where.path, follow=False)
     # Only a database can tell which arrays it holds instead.
     found = _of_database(where.path)
     kind = get(format) if format is not None else detect(where.path) if found is None else get(found)

@@ -74,6 +74,7 @@ from reblock.cli.output import emit
 @click.option("--dtype", metavar="DTYPE", help="Its element type.")
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks today.  [default: not known]")
 @click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none]")
+@options.storage
 @options.as_json
 def command(source: str | None, as_json: bool, **wanted: Any) -> None:
     """Choose chunks for the reads of an array, compare them with today's, and tell after how many reads they pay.

@@ -18,6 +18,7 @@ from reblock.cli.output import emit
     """,
 )
 @click.argument("target", metavar="DST", shell_complete=files)
+@options.storage
 @options.as_json
 def command(target: str, as_json: bool) -> None:
     """Remove the staging folder and the scratch of an unfinished run. DST itself is not touched.

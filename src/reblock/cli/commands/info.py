@@ -23,6 +23,7 @@ from reblock.cli.output import emit
 @options.from_format
 @options.allow_external
 @options.memory
+@options.storage
 @options.as_json
 def command(
     source: str, from_format: str | None, allow_external: tuple[str, ...], memory: str | None, as_json: bool

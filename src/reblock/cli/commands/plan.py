@@ -50,6 +50,7 @@ from reblock.errors import DiskError, ReblockError
     help="Save the plan to a file, for `run --plan`; an older plan file is replaced.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show the passes of every alternative.")
+@options.storage
 @options.as_json
 def command(
     source: str | None,

@@ -20,6 +20,8 @@ from reblock.cli.progress import moved_bytes, progress
 )
 @click.argument("target", metavar="DST")
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+@options.storage
+@options.no_lock
 @options.as_json
 def command(target: str, quiet: bool, as_json: bool) -> None:
     """Continue the unfinished run that makes DST, with its original options.

@@ -53,6 +53,8 @@ _NOTHING = "a dry run: nothing was written"
 )
 @click.option("--dry-run", is_flag=True, help="Make every check of a run, show the plan, and write nothing.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+@options.storage
+@options.no_lock
 @options.as_json
 def command(
     source: str,

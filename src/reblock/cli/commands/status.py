@@ -19,6 +19,7 @@ from reblock.cli.output import emit
     """,
 )
 @click.argument("target", metavar="DST", shell_complete=files)
+@options.storage
 @options.as_json
 def command(target: str, as_json: bool) -> None:
     """Show how far the run that makes DST is, its options, and whether it is active.

@@ -37,6 +37,7 @@ from reblock.cli.output import emit
     help="library: h5py, zarr-python or numpy read both arrays instead of reblock's own code. The library opens the "
     "files in this process, without protection: do not use it on files that you do not trust.  [default: reblock]",
 )
+@options.storage
 @options.as_json
 def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
     """Compare two arrays element by element, whatever their layouts.

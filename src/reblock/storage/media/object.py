@@ -15,10 +15,11 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
 from reblock.storage.media.object_url import READABLE, check_url, parse_options, split_object
 from reblock.storage.media.object_workspace import Lease, ObjectWorkspace
-from reblock.storage.media.requests import Gate, send
+from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, Gate, send
 
 #: How long the status of an object that is read in ranges is remembered, and of how many.
 _REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
@@ -59,10 +60,13 @@ class ObjectMedium:
 
     is_local = writes_ranges = renames = False
 
-    def __init__(self, root: str, options: Mapping[str, str]) -> None:
-        """`options` are those of obstore; what they leave out comes from the environment."""
+    def __init__(self, root: str, options: Mapping[str, str], *, locks: bool = True) -> None:
+        """`options` are those of obstore; what they leave out comes from the environment.
+
+        Without `locks`, the caller makes sure that each target has one writer.
+        """
         self.name = root
-        self._options = dict(options)
+        self._options, self.locks = dict(options), locks
         self.library, self.gate = obstore, Gate()
         self.store = _connect(root, self._options)
         self.lists = not root.startswith(READABLE)
@@ -73,7 +77,11 @@ class ObjectMedium:
         self._is_there = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return connect, (self.name, self._options)
+        return connect, (self.name, self._options, self.locks)
+
+    def has(self, options: Mapping[str, str], *, locks: bool) -> bool:
+        """Whether it was connected with these options."""
+        return self._options == dict(options) and self.locks == locks
 
     def path(self, key: str) -> str:
         """The path of a key in its bucket."""
@@ -82,7 +90,7 @@ class ObjectMedium:
     def send(self, key: str, doing: str, request: Callable[[], _Result]) -> _Result:
         """The result of a request; FileNotFoundError only if the bucket exists."""
         try:
-            result = send(self.gate, key, doing, request)
+            result = send(self.gate, key, doing, request, MAX_SECONDS if self._is_there else MAX_FIRST_SECONDS)
         except FileNotFoundError:
             self._check_bucket()
             raise
@@ -99,7 +107,8 @@ class ObjectMedium:
     @staticmethod
     def status_of(meta: Any) -> Status:
         """The status of an object from its metadata."""
-        modified = _nanoseconds(meta["last_modified"])
+        # Listings tell fractions of a second, and responses do not.
+        modified = int(meta["last_modified"].timestamp()) * 10**9
         tag = f"{meta['path']} {meta['e_tag'] or modified}"
         identity = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=8).digest(), "little") >> 1
         return Status(int(meta["size"]), identity, modified, modified)
@@ -216,8 +225,7 @@ class ObjectMedium:
 
     def _listed(self, key: str, path: str, most: int = _MANY) -> Iterator[Any]:
         """Objects below a prefix, in the order of their names."""
-        prefix = f"{path}/" if path else None
-        pages = self.send(key, "list", lambda: _Pages(obstore.list(self.store, prefix, chunk_size=most)))
+        pages = _Pages(self.store, f"{path}/" if path else None, most)
         while page := self.send(key, "list", pages.next):
             yield from page
 
@@ -371,22 +379,28 @@ class ObjectMedium:
 
 
 class _Pages:
-    """Pages of a listing; a request that fails is sent again by the library's own iterator."""
+    """Pages of a listing. After a failure it begins again behind the last page: the library's own would just end."""
 
-    def __init__(self, pages: Iterable[Any]) -> None:
-        self._pages = iter(pages)
+    def __init__(self, store: Any, prefix: str | None, most: int) -> None:
+        self._list = partial(obstore.list, store, prefix, chunk_size=most)
+        self._pages: Iterator[Any] | None = None
+        self._last: str | None = None
 
     def next(self) -> Sequence[Any]:
-        return next(self._pages, ())
+        if self._pages is None:
+            self._pages = iter(self._list(offset=self._last))
+        try:
+            page: Sequence[Any] = next(self._pages, ())
+        except BaseException:
+            self._pages = None
+            raise
+        if page:
+            self._last = str(page[-1]["path"])
+        return page
 
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _nanoseconds(moment: datetime) -> int:
-    seconds = int(moment.timestamp())
-    return seconds * 10**9 + moment.microsecond * 1000
 
 
 def _connect(root: str, options: Mapping[str, str]) -> Any:
@@ -411,15 +425,26 @@ def _connect(root: str, options: Mapping[str, str]) -> Any:
 
 _CONNECTED: dict[str, ObjectMedium] = {}
 _CONNECTING = Lock()
+_DEFAULTS: dict[str, Any] = {"options": {}, "locks": True}
 
 
-def connect(root: str, options: Mapping[str, str]) -> ObjectMedium:
+def connect(root: str, options: Mapping[str, str], locks: bool = True) -> ObjectMedium:  # noqa: FBT001, FBT002 - pickled
     """The medium of a bucket with these options, which all later calls get."""
     with _CONNECTING:
         known = _CONNECTED.get(root)
-        if known is None or known._options != dict(options):  # noqa: SLF001 - this module made it
-            known = _CONNECTED[root] = ObjectMedium(root, options)
+        if known is None or not known.has(options, locks=locks):
+            known = _CONNECTED[root] = ObjectMedium(root, options, locks=locks)
         return known
+
+
+def set_defaults(options: Mapping[str, str] | None, locks: bool | None) -> None:  # noqa: FBT001 - None = as before
+    """Set the options of all buckets; those that are connected are connected again."""
+    if options is not None:
+        _DEFAULTS["options"] = dict(options)
+    if locks is not None:
+        _DEFAULTS["locks"] = locks
+    with _CONNECTING:
+        _CONNECTED.clear()
 
 
 def find_medium(key: str) -> ObjectMedium:
@@ -428,4 +453,4 @@ def find_medium(key: str) -> ObjectMedium:
     root = split_object(key)[0]
     with _CONNECTING:
         known = _CONNECTED.get(root)
-    return known or connect(root, {})
+    return known or connect(root, _DEFAULTS["options"], _DEFAULTS["locks"])

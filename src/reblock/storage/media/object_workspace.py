@@ -85,8 +85,6 @@ class ObjectWorkspace(KeyWorkspace):
     """The prefix below which one target is built; as a context manager, it holds the lock."""
 
     lease_seconds = LEASE_SECONDS
-    locks = True
-    """Whether there is a lock at all; without, the caller makes sure that nobody else writes."""
 
     def __init__(self, medium: ObjectMedium, target: str) -> None:
         super().__init__(medium, target)
@@ -135,7 +133,7 @@ class ObjectWorkspace(KeyWorkspace):
             self._objects.remove(key)
 
     def __enter__(self) -> Self:
-        if not self.locks:
+        if not self._objects.locks:
             return self
         self._probe()
         told = _owner(self.lease_seconds)

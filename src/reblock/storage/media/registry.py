@@ -32,11 +32,17 @@ def medium_of(key: str) -> Medium:
     return LOCAL
 
 
-def connect(url: str, options: Mapping[str, str]) -> None:
-    """Use storage options for the bucket of a URL from now on; other paths have none."""
-    if is_object(url):
-        check_url(url)
-        _object_stores().connect(split_object(url)[0], options)
+def connect(url: str, options: Mapping[str, str], *, locks: bool = True) -> None:
+    """Use storage options for the bucket of a URL from now on."""
+    if not is_object(url):
+        raise UsageError(f"{url}: only s3://, gs://, az:// and http(s):// URLs have storage options")
+    check_url(url)
+    _object_stores().connect(split_object(url)[0], options, locks)
+
+
+def connect_all(*, options: Mapping[str, str] | None = None, locks: bool | None = None) -> None:
+    """Use storage options for all buckets from now on; None = as before."""
+    _object_stores().set_defaults(options, locks)
 
 
 def _object_stores() -> Any:

@@ -23,8 +23,8 @@ from reblock.storage.media.object_url import clean_url
 _FIRST, MAX_REQUESTS = 4, 64
 #: Successes after which one more request may run.
 _GROW_AFTER = 2
-#: How long a failing request is tried again, the shortest and the longest pause.
-MAX_SECONDS, _PAUSE, _LONGEST_PAUSE = 60.0, 0.05, 5.0
+#: How long a failing request is tried again, also before the server has ever answered; the shortest and longest pause.
+MAX_SECONDS, MAX_FIRST_SECONDS, _PAUSE, _LONGEST_PAUSE = 60.0, 5.0, 0.05, 5.0
 _ANY_CASE = re.IGNORECASE
 #: Status codes of failures that may pass, and those by which a server says that it is too busy.
 _PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
@@ -65,8 +65,8 @@ class Gate:
             self._successes, self.limit = 0, max(self.limit // 2, 1)
 
 
-def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result]) -> _Result:
-    """The result of a request, which is repeated while its failure may pass.
+def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result], seconds: float = MAX_SECONDS) -> _Result:
+    """The result of a request, which is repeated for some seconds while its failure may pass.
 
     FileNotFoundError is an answer, and so is FileExistsError, which means that a condition was not met: another object
     is there. Every other failure is a DiskError.
@@ -82,7 +82,7 @@ def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result]) -> _R
                 raise answer(error, key, doing) from None
             if code in _BUSY:
                 gate.too_busy()
-            if time.monotonic() - began + pause > MAX_SECONDS:
+            if time.monotonic() - began + pause > seconds:
                 raise answer(error, key, doing) from None
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads requests, protects nothing
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -132,6 +132,8 @@ def _reason(error: BaseException, code: int) -> str:
     text = str(error)
     said = [re.search(rf"<{tag}>([^<]{{1,300}})</{tag}>", text) for tag in ("Code", "Message")]
     words = ": ".join(one[1] for one in said if one)
+    if code in (401, 403) and not words:
+        words = "access denied: check the credentials"
     if words or code:
         return f"the server answered {code or 'with an error'}{f' ({words})' if words else ''}"
     first = text.partition("Debug source")[0].strip()

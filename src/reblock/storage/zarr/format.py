@@ -130,7 +130,8 @@ class ZarrFormat:
         return self._describe(schema).layout
 
     def _describe(self, schema: Schema) -> Meta:
-        return zarr_shards.by_chunk(in_chunk_order(describe(schema, self.version), schema.chunk_order))
+        made = in_chunk_order(describe(schema, self.version), schema.chunk_order)
+        return made if schema.whole_objects else zarr_shards.by_chunk(made)
 
     def chunk_limits(self, codec: Codec) -> ChunkLimits:
         return chunk_limits(codec, self.version)
