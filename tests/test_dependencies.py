@@ -21,6 +21,7 @@ DASK = SOURCE / "dask"
 #: Modules that may import an extra, each inside a function that says what is missing.
 MEDIA = SOURCE / "storage" / "media"
 OPTIONAL = {
+    "obstore": {MEDIA / "object.py", MEDIA / "object_store.py"},
     "psycopg": {MEDIA / f"postgres{name}.py" for name in ("_connections", "_handle", "_workspace")},
     "zarr": {SOURCE / "storage" / "zarr" / "library.py", DASK / "experiment.py"},
 }
@@ -69,7 +70,7 @@ def test_dependencies_are_what_is_imported() -> None:
 
 
 def test_extras_are_what_their_features_import() -> None:
-    assert set(project()["optional-dependencies"]) == {"dask", "filters", "library", "postgres", "testing", "dev"}
+    assert set(project()["optional-dependencies"]) == {"dask", "filters", "library", "postgres", "s3", "testing", "dev"}
     core = names(project()["dependencies"])
     testing = set().union(*(imported(file.read_text()) for file in sorted(TESTING.rglob("*.py"))))
     assert distributions(testing) - core == extra("testing")
@@ -77,7 +78,7 @@ def test_extras_are_what_their_features_import() -> None:
     assert distributions(used) - core == extra("dask") | extra("library") | {"distributed"}
     for name, places in OPTIONAL.items():
         assert all(name in imported(file.read_text()) for file in places), name
-    assert set(OPTIONAL) == extra("library") | extra("postgres")
+    assert set(OPTIONAL) == extra("library") | extra("postgres") | extra("s3")
     assert extra("filters") == {"hdf5plugin"}
     assert 'find_spec("hdf5plugin"' in (SOURCE / "storage" / "hdf5" / "plugins.py").read_text()
 

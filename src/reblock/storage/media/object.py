@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
-from functools import partial
 from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar
@@ -28,14 +26,15 @@ from uuid import uuid4
 import numpy as np
 import obstore
 
-from reblock.errors import DiskError, UsageError
+from reblock.errors import DiskError
 from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes
 from reblock.model.workspace import Stamps
 from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
-from reblock.storage.media.object_url import READABLE, check_url, parse_options, split_object
+from reblock.storage.media.object_store import Pages, open_store
+from reblock.storage.media.object_url import READABLE, check_url, split_object
 from reblock.storage.media.object_workspace import Lease, ObjectWorkspace
 from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, Gate, send
 
@@ -49,9 +48,6 @@ _FEW_KEYS, _LISTED_PER_KEY = 3, 8
 _MARK = "reblock-mark"
 #: Objects by which a folder on a server without listings is recognised.
 _SIGNS = ("zarr.json", ".zarray", ".zgroup", "reblock.json")
-_CLIENT = {"connect_timeout": "10s", "timeout": "600s"}
-_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
-
 _Result = TypeVar("_Result")
 
 
@@ -68,7 +64,7 @@ class ObjectMedium:
         self.name = root
         self._options, self.locks = dict(options), locks
         self.library, self.gate = obstore, Gate()
-        self.store = _connect(root, self._options)
+        self.store = open_store(root, self._options)
         self.lists = not root.startswith(READABLE)
         self._lock = Lock()
         self._folders: set[str] = set()
@@ -225,7 +221,7 @@ class ObjectMedium:
 
     def _listed(self, key: str, path: str, most: int = _MANY) -> Iterator[Any]:
         """Objects below a prefix, in the order of their names."""
-        pages = _Pages(self.store, f"{path}/" if path else None, most)
+        pages = Pages(self.store, f"{path}/" if path else None, most)
         while page := self.send(key, "list", pages.next):
             yield from page
 
@@ -378,49 +374,8 @@ class ObjectMedium:
         return iter(())
 
 
-class _Pages:
-    """Pages of a listing. After a failure it begins again behind the last page: the library's own would just end."""
-
-    def __init__(self, store: Any, prefix: str | None, most: int) -> None:
-        self._list = partial(obstore.list, store, prefix, chunk_size=most)
-        self._pages: Iterator[Any] | None = None
-        self._last: str | None = None
-
-    def next(self) -> Sequence[Any]:
-        if self._pages is None:
-            self._pages = iter(self._list(offset=self._last))
-        try:
-            page: Sequence[Any] = next(self._pages, ())
-        except BaseException:
-            self._pages = None
-            raise
-        if page:
-            self._last = str(page[-1]["path"])
-        return page
-
-
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _connect(root: str, options: Mapping[str, str]) -> Any:
-    """A store of obstore."""
-    config, client = parse_options(options)
-    endpoint = next(
-        (config[name] for name in ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint") if name in config),
-        None,
-    )
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if (root.startswith("s3://") and (endpoint or "").startswith("http://")) or root.startswith("http://"):
-        client.setdefault("allow_http", "true")
-    try:
-        settings: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
-        if not root.startswith(READABLE):
-            settings["config"] = config
-        return obstore.store.from_url(root, **settings)
-    except Exception as error:  # noqa: BLE001 - the library has several kinds for wrong settings
-        words = str(error).partition("Debug source")[0]
-        raise UsageError(f"{root}: cannot be connected: {' '.join(words.split())[:300]}") from None
 
 
 _CONNECTED: dict[str, ObjectMedium] = {}

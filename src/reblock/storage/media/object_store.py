@@ -1,0 +1,59 @@
+"""Stores of obstore: how they are opened, and how their listings go on after a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import obstore
+
+from reblock.errors import UsageError
+from reblock.storage.media.object_url import READABLE, parse_options
+
+_CLIENT = {"connect_timeout": "10s", "timeout": "600s"}
+_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
+
+
+class Pages:
+    """Pages of a listing. After a failure it begins again behind the last page: the library's own would just end."""
+
+    def __init__(self, store: Any, prefix: str | None, most: int) -> None:
+        self._list = partial(obstore.list, store, prefix, chunk_size=most)
+        self._pages: Iterator[Any] | None = None
+        self._last: str | None = None
+
+    def next(self) -> Sequence[Any]:
+        """The next page; an empty one at the end."""
+        if self._pages is None:
+            self._pages = iter(self._list(offset=self._last))
+        try:
+            page: Sequence[Any] = next(self._pages, ())
+        except BaseException:
+            self._pages = None
+            raise
+        if page:
+            self._last = str(page[-1]["path"])
+        return page
+
+
+def open_store(root: str, options: Mapping[str, str]) -> Any:
+    """A store of obstore."""
+    config, client = parse_options(options)
+    endpoint = next(
+        (config[name] for name in ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint") if name in config),
+        None,
+    )
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if (root.startswith("s3://") and (endpoint or "").startswith("http://")) or root.startswith("http://"):
+        client.setdefault("allow_http", "true")
+    try:
+        settings: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
+        if not root.startswith(READABLE):
+            settings["config"] = config
+        return obstore.store.from_url(root, **settings)
+    except Exception as error:  # noqa: BLE001 - the library has several kinds for wrong settings
+        words = str(error).partition("Debug source")[0]
+        raise UsageError(f"{root}: cannot be connected: {' '.join(words.split())[:300]}") from None
