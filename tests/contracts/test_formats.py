@@ -74,6 +74,14 @@ class TestHdf5Inner(ByName):
     inner = "group/array"
 
 
+class TestNifti(ByName):
+    name = "nifti"
+
+
+class TestNiftiGz(ByName):
+    name = "nifti_gz"
+
+
 class InMemory(ByName):
     """The same on the medium in memory."""
 
@@ -100,8 +108,17 @@ class TestRawBlocksInMemory(InMemory):
     name = "rawblocks"
 
 
+<<<<<<< HEAD
 class TestFileBlocksInMemory(InMemory):
     name = "fileblocks"
+=======
+class TestNiftiInMemory(InMemory):
+    name = "nifti"
+
+
+class TestNiftiGzInMemory(InMemory):
+    name = "nifti_gz"
+>>>>>>> a6fd6c3 (Read and write NIfTI, plain and compressed)
 
 
 class TestZarrInMemory(InMemory):

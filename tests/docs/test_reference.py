@@ -262,7 +262,7 @@ def test_every_format_is_described() -> None:
     first = rows(read("formats").split("## ")[0])
     assert [row[0].strip("`") for row in first] == [known.name for known in registry._OWN]
     for row, known in zip(first, registry._OWN, strict=True):
-        assert set(known.suffixes or ()) == set(re.findall(r"`(\.\w+)`", row[1]))
+        assert set(known.suffixes or ()) == set(re.findall(r"`(\.[\w.]+)`", row[1]))
 
 
 #: What to ask of a format, for each line of the table.

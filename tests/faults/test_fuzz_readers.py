@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -85,6 +86,16 @@ def _hdf5(
     return make
 
 
+def _nifti(ending: str, kind: Any = nibabel.Nifti1Image) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        image = kind(SAMPLE.astype(np.int32), np.diag([2.0, 3.0, 4.0, 1.0]))
+        image.header.extensions.append(nibabel.nifti1.Nifti1Extension(6, b"a comment"))
+        nibabel.save(image, folder / f"x{ending}")
+        return "x.hdr" if ending == ".img" else f"x{ending}"
+
+    return make
+
+
 CHUNKED = {"chunks": (4, 4)}
 READERS: dict[str, Callable[[Path], str]] = {
     "npy": _npy,
@@ -94,6 +105,10 @@ READERS: dict[str, Callable[[Path], str]] = {
     **{f"zarr3-{name}": _encoded(name, 3) for name, (_, v3, _) in encoded.CODECS.items() if v3},
     "zarr3-shard": _shard,
     "zarr3-shard-blosc": _compressed_shard,
+    "nifti-1": _nifti(".nii"),
+    "nifti-2": _nifti(".nii", nibabel.Nifti2Image),
+    "nifti-pair": _nifti(".img", nibabel.Nifti1Pair),
+    "nifti-gz": _nifti(".nii.gz"),
     "hdf5-contiguous": _hdf5(),
     "hdf5-chunked": _hdf5(**CHUNKED),
     "hdf5-gzip": _hdf5(**CHUNKED, compression="gzip"),

@@ -15,13 +15,15 @@ import numpy as np
 import reblock
 from reblock.errors import InfeasibleError, ReblockError, Refused
 from reblock.strategies import strategies
-from sweeps.libraries import SUFFIXES, Array, bits, chunk_bytes, pick_chunks, read, write
+from sweeps.libraries import SUFFIXES, VOLUMES, Array, bits, chunk_bytes, pick_chunks, read, write
 
 TYPES = ["?", "i1", "u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">i8", "<u8", "<f2", "<f4", ">f4", "<f8", ">f8"]
 TYPES += ["<c8", "<c16", ">c16"]
 #: Codecs that a target may be asked for.
 CODECS = {
     "npy": ["none"],
+    "nifti": ["none"],
+    "nifti_gz": ["gzip:1", "gzip:6"],
     "blocks": ["none"],
     "zarr2": ["none", "zstd:1", "zlib:1", "gzip:2", "lz4", "blosc:lz4:5:shuffle", "blosc:zstd:1:bitshuffle"],
     "zarr": ["none", "zstd:1", "gzip:2", "blosc:lz4:5:bitshuffle", "blosc:zlib:2:shuffle", "zstd:3+crc32c"],
@@ -52,7 +54,8 @@ def make_job(chance: random.Random, folder: Path) -> Job:
     ndim = chance.choice([0, 1, 1, 2, 2, 2, 3, 3, 3, 4])
     side = (1, 6000, 120, 26, 10)[ndim]
     shape = tuple(chance.randint(0 if chance.random() < 0.02 else 1, side) for _ in range(ndim))
-    source = write(chance, chance.choice(list(SUFFIXES)), folder, _elements(chance, shape))
+    elements = _elements(chance, shape)
+    source = write(chance, _kind(chance, elements), folder, elements)
     array = read(source)
     view: dict[str, Any] = {}
     wanted = array
@@ -63,17 +66,25 @@ def make_job(chance: random.Random, folder: Path) -> Job:
     if ndim > 1 and chance.random() < 0.4:
         order = chance.sample(range(ndim), ndim)
         view["transpose"], wanted = ",".join(map(str, order)), wanted.transpose(order)
-    kind = chance.choice(list(SUFFIXES))
+    kind = _kind(chance, wanted)
     codec = chance.choice([*CODECS[kind], None])
     options: dict[str, Any] = {"codec": codec if ndim or kind != "hdf5" else None, "to_format": kind}
     options["objective"] = chance.choice(["time", "time", "seeks", "bytes", "memory"])
     options["device"] = chance.choice(["nvme", "ssd", "hdd"])
-    if kind != "npy":
+    if kind != "npy" and kind not in VOLUMES:
         options["chunks"] = tuple(max(n, 1) for n in pick_chunks(chance, wanted.shape))
     if kind == "zarr" and ndim and chance.random() < 0.4:
         options["shards"] = tuple(n * chance.randint(1, 3) for n in options["chunks"])
-    target = f"{folder}/target{SUFFIXES[kind]}" + ("::data" if kind == "hdf5" else "/" if kind == "blocks" else "")
+    target = f"{folder}/target{(SUFFIXES | VOLUMES)[kind]}" + (
+        "::data" if kind == "hdf5" else "/" if kind == "blocks" else ""
+    )
     return Job(source, target, options, view, wanted)
+
+
+def _kind(chance: random.Random, array: Array) -> str:
+    """A format that can hold an array."""
+    volume = array.ndim and array.dtype.kind != "b" and array.dtype.str[1:] != "f2"
+    return chance.choice([*SUFFIXES, *(VOLUMES if volume else ())])
 
 
 def _elements(chance: random.Random, shape: tuple[int, ...]) -> Array:

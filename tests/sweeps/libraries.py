@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import warnings
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numcodecs
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,8 @@ from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, TransposeCodec, Zstd
 Array = npt.NDArray[Any]
 #: Suffix of each format that a random job may have on either side.
 SUFFIXES = {"npy": ".npy", "blocks": "", "zarr2": ".zarr", "zarr": ".zarr", "hdf5": ".h5"}
+#: The same for formats that lack some types.
+VOLUMES = {"nifti": ".nii", "nifti_gz": ".nii.gz"}
 
 
 def bits(array: Array) -> bytes:
@@ -38,6 +42,9 @@ def read(where: str) -> Array:
     if path.endswith(".h5"):
         with h5py.File(path) as file:
             return np.asarray(file[inner or "data"][()])
+    if path.endswith(tuple(VOLUMES.values())):
+        image: Any = nibabel.load(path)
+        return np.asarray(image.dataobj.get_unscaled())
     if path.endswith(".zarr"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -75,6 +82,11 @@ def chunk_bytes(where: str) -> list[tuple[str, int, int]]:
                 return []
             infos = [found.get_chunk_info(number) for number in range(found.get_num_chunks())]
             return [(path, info.byte_offset, info.size) for info in infos]
+    if path.endswith(tuple(VOLUMES.values())):
+        # The header is no chunk; that of a compressed file ends somewhere in the first half.
+        size = Path(path).stat().st_size
+        start = size // 2 if path.endswith(".gz") else nibabel.load(path).dataobj.offset
+        return [(path, start, size - start)] if 0 not in nibabel.load(path).shape else []
     files = [Path(path)] if path.endswith(".npy") else [one for one in Path(path).rglob("*") if one.is_file()]
     files = [one for one in files if not one.name.startswith((".z", "zarr.json", "reblock.json"))]
     heads = [np.load(one, mmap_mode="r").offset if one.suffix == ".npy" and one.stat().st_size else 0 for one in files]
@@ -84,7 +96,9 @@ def chunk_bytes(where: str) -> list[tuple[str, int, int]]:
 # ---------------------------------------------------------------- writing
 def write(chance: random.Random, kind: str, folder: Path, array: Array) -> str:
     """Store an array in a random way that the format has; gives its location."""
-    path = folder / f"source{SUFFIXES[kind]}"
+    path = folder / f"source{(SUFFIXES | VOLUMES)[kind]}"
+    if kind in VOLUMES:
+        return _write_nifti(chance, path, array)
     if kind == "npy":
         np.save(path, np.asarray(array, order=chance.choice("CF")))
         return str(path)
@@ -132,6 +146,17 @@ def _stored_part(chance: random.Random, shape: tuple[int, ...]) -> tuple[Any, ..
 def _fill(chance: random.Random, array: Array) -> Any:
     """Zero, or an element of the array."""
     return array.dtype.type(0) if chance.random() < 0.5 or not array.size else chance.choice(array.reshape(-1)[:100])
+
+
+def _write_nifti(chance: random.Random, path: Path, array: Array) -> str:
+    kind: Any = chance.choice([nibabel.Nifti1Header, nibabel.Nifti2Header])
+    header = kind(endianness=">" if array.dtype.byteorder == ">" else "<")
+    header.set_data_dtype(array.dtype)
+    header.set_data_shape(array.shape)
+    header["vox_offset"] = offset = len(header.binaryblock) + 4 + 16 * chance.randint(0, 3)
+    data = header.binaryblock.ljust(offset, b"\0") + array.tobytes(order="F")
+    path.write_bytes(gzip.compress(data, chance.randint(0, 9)) if path.suffix == ".gz" else data)
+    return str(path)
 
 
 def _write_hdf5(chance: random.Random, path: Path, array: Array) -> str:

@@ -21,6 +21,7 @@ from reblock.storage import registry
 from reblock.storage.codecs.coding import coding
 from reblock.storage.codecs.registry import is_checksum
 from reblock.storage.location import Where
+from reblock.storage.space import view_in_space
 
 
 class Chooser(Protocol):
@@ -84,6 +85,7 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
     fitting, clipped = _clipped(chosen, shape)
     if auto_shards and chooser is not None:
         outer = chooser.shards(_whole_numbers(fitting, "chunks inside shards"))
+    attributes, lost = view_in_space(schema.attributes, view.region.start, view.axes)
     return replace(
         schema,
         shape=shape,
@@ -94,9 +96,10 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
         chunk_order=_chunk_order(wishes.chunk_order, chooser, fitting, outer, names),
         codec=codec,
         fill_value=_cast(schema.fill_value, dtype),
+        attributes=attributes,
         axes=names,
         record=NO_RECORD,
-        notes=(*schema.notes, *_conversion(schema.dtype, dtype), *clipped, *remarks),
+        notes=(*schema.notes, *lost, *_conversion(schema.dtype, dtype), *clipped, *remarks),
     )
 
 

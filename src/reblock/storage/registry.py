@@ -73,6 +73,16 @@ _OWN = (
         "pip install h5py numcodecs",
     ),
     FormatEntry(
+        "nifti", "reblock.storage.nifti.format:FORMAT", (".nii",), ("nibabel",), "pip install 'reblock[neuro]'"
+    ),
+    FormatEntry(
+        "nifti_gz",
+        "reblock.storage.nifti.format:FORMAT_GZ",
+        (".nii.gz",),
+        ("nibabel", "indexed_gzip"),
+        "pip install 'reblock[neuro]'",
+    ),
+    FormatEntry(
         "postgres",
         "reblock.storage.postgres.format:FORMAT",
         (),

@@ -29,7 +29,6 @@ class Stranger(NamedTuple):
 
 _NETCDF = "`nccopy -k nc4 {path} {stem}.nc4.h5` makes one that it can"
 _TIFF = "`numpy.save('{stem}.npy', tifffile.imread('{path}'))` makes a file that it can"
-_NIFTI = "`numpy.save('{stem}.npy', nibabel.load('{path}').dataobj)` makes a file that it can"
 _IMAGE = "`numpy.save('{stem}.npy', PIL.Image.open('{path}'))` makes a file that it can"
 _FITS = "`numpy.save('{stem}.npy', astropy.io.fits.getdata('{path}'))` makes a file that it can"
 _DICOM = "`numpy.save('{stem}.npy', pydicom.dcmread('{path}').pixel_array)` makes a file that it can"
@@ -46,10 +45,6 @@ _STRANGERS = (
     Stranger("a TIFF file", b"MM\0*", _TIFF),
     Stranger("a BigTIFF file", b"II+\0", _TIFF),
     Stranger("a BigTIFF file", b"MM\0+", _TIFF),
-    Stranger("a NIfTI-1 file", b"n+1\0", _NIFTI, 344),
-    Stranger("the header of a NIfTI-1 file", b"ni1\0", _NIFTI, 344),
-    Stranger("a NIfTI-2 file", b"n+2\0", _NIFTI, 4),
-    Stranger("a compressed NIfTI file", b"\x1f\x8b", _NIFTI, suffixes=(".nii.gz",)),
     Stranger("a compressed MINC file", b"\x1f\x8b", _GUNZIP, suffixes=(".mnc.gz",)),
     Stranger("a FITS file", b"SIMPLE  =", _FITS),
     Stranger("a GRIB file", b"GRIB", "`cdo -f nc4 copy {path} {stem}.h5` makes a file that it can"),
