@@ -108,17 +108,16 @@ class TestRawBlocksInMemory(InMemory):
     name = "rawblocks"
 
 
-<<<<<<< HEAD
 class TestFileBlocksInMemory(InMemory):
     name = "fileblocks"
-=======
+
+
 class TestNiftiInMemory(InMemory):
     name = "nifti"
 
 
 class TestNiftiGzInMemory(InMemory):
     name = "nifti_gz"
->>>>>>> a6fd6c3 (Read and write NIfTI, plain and compressed)
 
 
 class TestZarrInMemory(InMemory):
