@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reblock.api.access_log import AccessLog, location_name
 from reblock.api.machine import cores, parse_memory
+from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.engine import View, load
 from reblock.errors import DiskError, InfeasibleError, ReblockError, UsageError, option
 from reblock.geometry import Box
@@ -153,6 +154,7 @@ def open(
     *,
     format: str | None = None,
     allow_external: Sequence[Where] = (),
+    disks: DisksGiven | None = None,
     memory: str | int | None = None,
     log: Where | None = None,
     mode: str = "r",
@@ -161,6 +163,8 @@ def open(
 
     The source is a path or URL, or an `h5py.Dataset`, a `zarr.Array` or a `numpy.ndarray`. An object is opened by the
     path of the local file behind it; if there is none, elements are read through the object.
+
+    `disks` are the folders over which a block folder was spread; they may have been mounted elsewhere since.
 
     `memory` is the budget for slicing, 1 GiB by default. It does not include the result, but everything else, such as
     the chunks that are being decoded.
@@ -179,7 +183,7 @@ def open(
     [3, 4]
     """
     try:
-        array = for_updates(open_array(source, format, allow_external, memory), mode)
+        array = for_updates(open_array(source, format, allowed_folders(allow_external, disks), memory), mode)
         return array if log is None else array.logged(log)
     except ReblockError as error:
         # Other functions call it `from_format`, because they have two formats.

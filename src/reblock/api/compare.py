@@ -16,12 +16,14 @@ from reblock.api.array import Array, ArraySource, open, open_array
 from reblock.api.described import describe_array, describe_dataset
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
+from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.engine import ComparedArray, View, compare, digest
 from reblock.errors import FormatError, ReblockError, UsageError
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
 from reblock.model import Schema, Sums, TreeStore
+from reblock.model.disks import Spread
 from reblock.planner import plan_comparison
 from reblock.storage import registry
 from reblock.storage.conventions import are_times
@@ -92,15 +94,17 @@ def verify(
     from_format: str | None = None,
     to_format: str | None = None,
     allow_external: Sequence[Where] = (),
+    disks: DisksGiven | None = None,
     reader: str = "reblock",
 ) -> Verdict:
     """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
 
     If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
-    process: do not use it on files that you do not trust.
+    process: do not use it on files that you do not trust. `disks` are those of block folders that are spread over some.
     """
     memory_bytes = parse_memory(memory)
+    allow_external = allowed_folders(allow_external, disks)
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
     if one_of("reader", reader, ("reblock", "library")) == "library":
         one, two = (
@@ -244,6 +248,7 @@ def info(
     *,
     format: str | None = None,
     allow_external: Sequence[Where] = (),
+    disks: DisksGiven | None = None,
     memory: str | int | None = None,
 ) -> dict[str, Any]:
     """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read.
@@ -251,13 +256,14 @@ def info(
     For a file or group with several arrays, the result has the keys `arrays`, `groups` and `tables`.
     """
     try:
-        store = open(source, format=format, allow_external=allow_external, memory=memory).store
+        store = open(source, format=format, allow_external=allow_external, disks=disks, memory=memory).store
     except FormatError:
         dataset = _find_dataset(source, format, allow_external)
         if dataset is None:
             raise
         return describe_dataset(dataset)
-    return describe_array(store.schema, store.format)
+    described = describe_array(store.schema, store.format)
+    return {**described, "disks": list(store.disk_paths) if isinstance(store, Spread) else []}
 
 
 def _find_dataset(source: ArraySource, format: str | None, allow_external: Sequence[Where]) -> TreeStore | None:

@@ -23,6 +23,7 @@ from reblock.api.request import (
     target_schema,
     wanted_schema,
 )
+from reblock.api.spreading import DisksGiven, parse_disks, spread_format
 from reblock.engine import View
 from reblock.errors import UsageError, option, options
 from reblock.geometry.notation import AUTO as CHOSEN
@@ -30,6 +31,7 @@ from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order,
 from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema
 from reblock.planner import AUTO
 from reblock.runs.adopt import Demands
+from reblock.runs.disks import disks_of
 from reblock.runs.source import Files
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
@@ -90,6 +92,10 @@ class Request:
     """Folders that links in the source may lead to."""
     to_format: str | None = None
     """Format of the target."""
+    disks: DisksGiven | None = None
+    """Disks over which a block folder is spread, or from which one is read."""
+    placement: str | None = None
+    """Which block goes to which disk."""
     on_missing: str = "fill"
     """What becomes of chunks that the source does not store."""
     shape: Shape | None = None
@@ -155,7 +161,9 @@ class Ends:
         """The devices that a plan is made for."""
         asked = request.device, request.target_device, request.scratch_device
         layouts = self.source, self.target
-        return find_devices(asked, self.view, self.location, layouts, self.schema, request.memory_bytes)
+        disks = disks_of(self.format) if self.format is not None else None
+        where = self.location if disks is None else Location(disks.folders[0])
+        return find_devices(asked, self.view, where, layouts, self.schema, request.memory_bytes)
 
     def problem(self, request: Request, devices: Devices) -> Problem:
         """The problem that a plan has to solve."""
@@ -194,6 +202,8 @@ def _abstract_ends(request: Request) -> Ends:
         )
     if request.chunk_order is not None:
         raise UsageError(f"{option('chunk_order')} is for a target of a known format, with shards")
+    if request.disks or request.placement is not None:
+        raise UsageError(f"{option('disks')} is for a target of a known format")
     codecs = parse_codec(request.source_codec), parse_codec(request.codec)
     views = request.transpose, request.region
     choose = None if request.access is None else _chooser(request, None)
@@ -220,7 +230,8 @@ def _chooser(request: Request, kind: Format | None) -> MakeChooser:
 def _stored_ends(request: Request, source: ArraySource) -> Ends:
     if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
         raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
-    array = open_array(source, request.from_format, request.allow_external)
+    disks = parse_disks(request.disks)
+    array = open_array(source, request.from_format, (*request.allow_external, *disks))
     store = array.store.measured() if isinstance(array.store, Measurable) else array.store
     strict = is_strict(request.on_missing)
     if strict and isinstance(store, ObjectBound) and store.fills:
@@ -239,6 +250,7 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
         target_medium(where.path)
     to_format = request.to_format
     kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
+    kind = spread_format(kind, disks, request.placement, store, where)
     choose = _chooser(request, kind) if request.chooses else None
     codec = parse_codec(request.codec)
     wishes = Wishes(request.chunks, request.shards, request.chunk_order, codec, request.dtype, choose)

@@ -24,6 +24,7 @@ from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.planning import planned_job
 from reblock.api.recall import recalled
+from reblock.api.spreading import DisksGiven
 from reblock.errors import DiskError, FormatError, InfeasibleError, UsageError
 from reblock.geometry.values import integer, members
 from reblock.model import Layout, Plan
@@ -37,7 +38,7 @@ VERSION = 1
 #: The largest plan file in bytes; only irregular grids make a plan long.
 MAX_BYTES = 16 << 20
 #: Options that are not in a plan file: where the arrays are, and how they are opened.
-_PLACES = ("source", "target", "from_format", "to_format", "allow_external")
+_PLACES = ("source", "target", "from_format", "to_format", "allow_external", "disks", "placement")
 #: Types of the options in a file that are not text.
 _KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool}
 #: Options that a plan decides, and that are refused beside one.
@@ -76,6 +77,8 @@ def load_plan(
     from_format: str | None = None,
     allow_external: tuple[Where, ...] = (),
     to_format: str | None = None,
+    disks: DisksGiven | None = None,
+    placement: str | None = None,
 ) -> Job:
     """The job that executes a saved plan on a source and a target; UsageError if it does not fit them."""
     where = os.fspath(path)
@@ -91,6 +94,8 @@ def load_plan(
             from_format=from_format,
             allow_external=allow_external,
             to_format=to_format,
+            disks=disks,
+            placement=placement,
         )
         ends = find_ends(request)
         _require_fit(plan, ends, found)

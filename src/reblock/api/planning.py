@@ -13,6 +13,7 @@ from reblock.api.job import Job
 from reblock.api.parts import choose_parts
 from reblock.api.recall import remember
 from reblock.api.request import AccessGiven
+from reblock.api.spreading import DisksGiven
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape
 from reblock.model import Codec, Device, Plan, Problem
 from reblock.planner import AUTO, Decision, choose, price
@@ -44,6 +45,8 @@ def plan(
     from_format: str | None = None,
     allow_external: Sequence[Where] = (),
     to_format: str | None = None,
+    disks: DisksGiven | None = None,
+    placement: str | None = None,
     on_missing: str = "fill",
     shape: Shape | None = None,
     source_chunks: Chunks | None = None,
@@ -54,6 +57,8 @@ def plan(
     The source is a stored array, or, for arithmetic alone, `shape`, `dtype` and `source_chunks`. `checksum` appends a
     checksum of each chunk to the target's codec, so that every reader detects damage. The memory budget is 1 GiB by
     default. `access` names the reads that the target is to serve, for chunks, shards and a chunk order that are `auto`.
+    `disks` are folders over which the files of a block folder are spread, as `placement` says: `round-robin`, `range`,
+    `four-way` or `random`.
 
     Examples
     --------

@@ -13,6 +13,7 @@ from typing import Any
 from reblock.api.array import Array
 from reblock.api.devices import AUTO_DEVICE, find_device
 from reblock.api.ends import Request
+from reblock.api.spreading import parse_disks
 from reblock.engine import View
 from reblock.geometry.grid import Cut
 from reblock.model import Device, ObjectBound, Schema
@@ -56,6 +57,7 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "codec": str(wanted.codec),
         "dtype": wanted.dtype.str,
         "allow_external": list(view.store.roots.allowed) if isinstance(view.store.roots, FileRoots) else [],
+        "disks": list(parse_disks(asked.disks)),
     }
     if isinstance(view.store, ObjectBound):
         # An object has no address.

@@ -20,6 +20,7 @@ from reblock.planner import check as check_plan
 from reblock.runs.adopt import require_met
 from reblock.runs.apart import check_apart
 from reblock.runs.attempt import Attempt
+from reblock.runs.disks import new_folders
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.scratch import kept_folder
 from reblock.runs.source import first_change
@@ -149,8 +150,9 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
     if job.source.as_planned(job.plan).layout.units != problem.source.units:
         raise ChangedError(f"the parts of the chunks of {location} changed since it was opened: open it and plan again")
     foresee(job.format, job.target, job.schema)
-    staging = Staging(job.target.path, overwrite=how.overwrite)
+    staging = Staging(job.target.path, overwrite=how.overwrite, allow=_allowed(job))
     places = [("staging folder", staging.folder)]
+    places += [("folder on a disk", folder) for folder in new_folders(job.format, job.target.path)]
     if how.scratch is not None:
         places.append(("scratch", kept_folder(staging.target, os.fspath(how.scratch))))
     check_apart(job.source.store, job.target, places)
@@ -175,6 +177,12 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
     if job.target is not None and job.target.inner:
         _alone(job.target)
     return job, attempt
+
+
+def _allowed(job: Job) -> list[str]:
+    """Folders in which parts of an array that is replaced may be."""
+    asked = job.request or {}
+    return [*asked.get("allow_external", ()), *asked.get("disks", ())]
 
 
 def _meter(job: Job, progress: Progress) -> Meter:

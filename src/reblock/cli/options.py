@@ -106,6 +106,13 @@ no_lock = click.option(
     callback=_unlock,
     help="Take no lock on an object store; for stores that ignore conditional writes.",
 )
+disks = click.option(
+    "--disks",
+    shell_complete=completion.folders,
+    metavar="DIR,DIR,…",
+    multiple=True,
+    help="Folders on several disks, over which the blocks of a block folder are spread.",
+)
 to_format = click.option(
     "--to",
     "to_format",
@@ -175,6 +182,21 @@ target = _together(
         from_format,
         allow_external,
         to_format,
+        click.option(
+            "--disks",
+            shell_complete=completion.folders,
+            metavar="DIR,DIR,…",
+            multiple=True,
+            help="Spread the blocks of DST, a block folder, over these folders on several disks; or read SRC from "
+            "there.",
+        ),
+        click.option(
+            "--placement",
+            shell_complete=completion.words("round-robin", "range", "four-way", "random"),
+            metavar="NAME",
+            help="Which block goes to which of the --disks: round-robin, range, four-way or random; `reblock advise "
+            "--media` compares them.  [default: round-robin]",
+        ),
         click.option(
             "--on-missing",
             shell_complete=completion.words("fill", "error"),

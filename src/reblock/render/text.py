@@ -106,6 +106,8 @@ def info(described: Mapping[str, Any], location: str) -> str:
         ("codec", str(described["codec"])),
         ("fill value", _value(described["fill_value"])),
     ]
+    if described.get("disks"):
+        pairs.append(("disks", ", ".join(map(plain, described["disks"]))))
     if described.get("digest"):
         pairs.append(("digest", described["digest"]))
     pairs.append(("attributes", format_count(len(described["attributes"]))))
@@ -147,6 +149,8 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         ("strategy", f"{found['strategy']}, {format_size(found['memory_bytes'])} of memory"),
         ("staging", found["staging"]),
     ]
+    if found.get("disks"):
+        pairs.append(("disks", ", ".join(found["disks"])))
     if found["scratch"]:
         pairs.append(("scratch", found["scratch"]))
     if not found["running"]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from reblock.errors import UsageError
 from reblock.model import ObjectBound, Store
+from reblock.model.disks import Spread
 from reblock.model.workspace import Place, TargetMedium
 from reblock.storage.location import Location
 from reblock.storage.media.registry import medium_of
@@ -44,4 +45,5 @@ def _check(source: Store, written: Sequence[Written], there: Place, why: str) ->
 def _own_paths(source: Store) -> list[str]:
     """The file or folder of a source, and the other files that it names."""
     roots = [source.roots.real] if isinstance(source.roots, FileRoots) else []
-    return list(dict.fromkeys([Location.parse(source.location).path, *roots, *source.described_by]))
+    disks = source.disk_paths if isinstance(source, Spread) else ()
+    return list(dict.fromkeys([Location.parse(source.location).path, *roots, *source.described_by, *disks]))

@@ -27,6 +27,7 @@ from reblock.errors import (
 )
 from reblock.model import NO_RECORD, Format, Plan, Record, TreeFormat
 from reblock.runs.adopt import stored_plan
+from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
 from reblock.runs.identity import began_with_object, differences, job_of, source_changed
 from reblock.runs.journal import Journal
 from reblock.runs.making import Making
@@ -35,7 +36,7 @@ from reblock.runs.scratch import kept_folder, remove_kept
 from reblock.runs.sources import Sources
 from reblock.runs.space import check_space, foresee, need_of, needs_of_scratch
 from reblock.runs.staging import Staging
-from reblock.runs.unfinished import finished_parts, remove_listed_scratch
+from reblock.runs.unfinished import finished_parts, remove_listed_scratch, settle_journal
 from reblock.runs.work import DatasetWork, Work, number_passes
 from reblock.storage import registry
 from reblock.storage.location import Location, absolute
@@ -79,6 +80,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self._kept_scratch = None if self.scratch is None else kept_folder(self.staging.target, self.scratch)
+        self._folders: list[str] = []
         number_passes(self.works)
 
     @property
@@ -171,7 +173,10 @@ class Attempt:
             if not self.is_made():
                 self._check_place()
                 self._make(self._begin() if journal is None else journal)
+            journal = self.staging.find_journal()
         self._remove_scratch()
+        if journal is not None:
+            settle_journal(journal, published=self.staging.is_published(journal))
         self.staging.remove(finished=True)
         if self.staging.left:
             self.notes.append(f"{', '.join(self.staging.left)} was not made by reblock, and was not removed")
@@ -227,6 +232,7 @@ class Attempt:
             return None
         if self._is_ours(journal):
             return journal
+        settle_journal(journal, published=self.staging.is_published(journal))
         if began_with_object(journal.header):
             remove_listed_scratch(journal.header)
             self.notes.append("an unfinished run that read an object was removed: it could not be resumed")
@@ -295,6 +301,9 @@ class Attempt:
         if self._has_scratch and self._kept_scratch is not None:
             folder = os.path.dirname(self._kept_scratch)
             target_medium(folder).check_folder(folder, "the scratch folder")
+        disks = disks_of(self.format)
+        for disk in disks.folders if disks is not None else ():
+            target_medium(disk).check_folder(disk, "the disk")
 
     def _check_room(self, done: Sequence[int], resumed: bool) -> list[str]:  # noqa: FBT001 - called by position
         """Check the free space for what is still to be written; `done` bytes of each array are finished."""
@@ -305,7 +314,10 @@ class Attempt:
                 os.path.join(self.staging.workspace.array, work.inner) if self.dataset else self.staging.workspace.reach
             )
             foreseen, layout = foresee(self.format, where, work.schema), self.format.layout(work.schema)
-            needs.append(need_of(layout, foreseen, self.staging.parent, begun=begun, done=finished))
+            if (disks := disks_of(self.format)) is not None:
+                needs += needs_on_disks(layout, disks, self._folders if resumed else ())
+            else:
+                needs.append(need_of(layout, foreseen, self.staging.parent, begun=begun, done=finished))
         if self._has_scratch and not resumed:
             folder = os.path.dirname(self._kept_scratch) if self._kept_scratch else self.staging.parent
             # One array is made after the other, and its scratch is removed.
@@ -333,6 +345,7 @@ class Attempt:
             "boxes": [sweep.writes.count for plan in self.plans for sweep in plan.passes],
             "digest": self.digest,
             "scratch": self._kept_scratch if self._has_scratch else None,
+            "disks": new_folders(self.format, self.target.path),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "sources": self._sources.times,
             "request": dict(self.request),
@@ -345,6 +358,7 @@ class Attempt:
             remove_kept(self._kept_scratch)
 
     def _make(self, journal: Journal) -> None:
+        self._folders = listed_folders(journal.header)
         making = Making(
             self.works,
             self.dataset,

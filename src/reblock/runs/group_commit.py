@@ -50,11 +50,23 @@ class Destination:
     """Folder of the array; the names below it are also made durable."""
     alone: bool
     """Whether every box is a file of its own, whose times show whether it was changed."""
+    others: tuple[str, ...] = ()
+    """More such folders, on other disks."""
 
     @cached_property
     def medium(self) -> TargetMedium:
         """The medium of the folder."""
         return target_medium(self.root)
+
+    def sync(self, paths: set[str]) -> None:
+        """Make objects and their names durable, on each disk."""
+        for root in self.others:
+            here = {path for path in paths if path.startswith(f"{root}/")}
+            if here:
+                self.medium.sync_all(here, root)
+            paths = paths - here
+        if paths or not self.others:
+            self.medium.sync_all(paths, self.root)
 
 
 class GroupCommit:
@@ -214,7 +226,7 @@ class GroupCommit:
     def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
         side = self._sides[sweep]
         medium = side.medium
-        medium.sync_all({box.path for box in boxes if box.path}, side.root)
+        side.sync({box.path for box in boxes if box.path})
         if not all(box.path for box in boxes):
             side.store.checkpoint()
         self._unchanged()
@@ -278,8 +290,8 @@ class ArrayLedger:
         self.whole.note(drop=[self.first + sweep])
 
 
-def destination_of(store: Store, sweep: Pass, root: str) -> Destination:
-    """The destination of the boxes of a pass."""
+def destination_of(store: Store, sweep: Pass, root: str, others: tuple[str, ...] = ()) -> Destination:
+    """The destination of the boxes of a pass; `others` are folders on more disks."""
     objects = store.layout.objects
     alone = store.writes is TransferMode.EXTENT and objects.count > 0 and sweep.writes == objects.clipped()
     if alone:
@@ -291,7 +303,7 @@ def destination_of(store: Store, sweep: Pass, root: str) -> Destination:
             and bool(nexts)
             and all(store.place(index).path != place.path for index in nexts)
         )
-    return Destination(store, root, alone)
+    return Destination(store, root, alone, others)
 
 
 def stamps(seen: Integers) -> Integers:

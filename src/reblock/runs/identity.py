@@ -10,6 +10,7 @@ from typing import Any
 from reblock.engine import View
 from reblock.engine.digest.tables import type_text
 from reblock.model import Format, GroupSchema, Schema, TableSchema, element
+from reblock.runs.disks import disks_of
 from reblock.runs.source import Files, Source
 from reblock.runs.work import DatasetWork
 from reblock.storage import attributes
@@ -31,7 +32,7 @@ def identify_array(view: View, source: Source, inner: str, format: Format, schem
         "region": [list(pair) for pair in zip(view.region.start, view.region.stop, strict=True)],
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
-        "target": {"inner": inner, "format": format.name, **_describe(schema)},
+        "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_disks(format)},
     }
     found: dict[str, Any] = json.loads(json.dumps(problem))
     return found
@@ -170,6 +171,12 @@ def _describe_attributes(given: Mapping[str, Any]) -> str:
     kept, _ = attributes.to_json(given)
     text = json.dumps(kept, sort_keys=True, default=repr)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _describe_disks(format: Format) -> dict[str, Any]:
+    """The disks of the target: another set of them cannot hold what is finished."""
+    disks = disks_of(format)
+    return {} if disks is None else {"disks": list(disks.folders), "placement": disks.placement}
 
 
 def _describe(schema: Schema) -> dict[str, Any]:

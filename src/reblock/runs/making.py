@@ -31,6 +31,7 @@ from reblock.errors import (
     command,
 )
 from reblock.model import Format, Record, Store, TreeFormat
+from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
 from reblock.runs.journal import Journal
@@ -89,6 +90,7 @@ class Making:
     def __post_init__(self) -> None:
         self._found = False
         self._failed = 0
+        self._disks = DiskWorkspaces(self.target.path, (), begun=False)
         self._between: KeptScratch | None = None
         self._opened: tuple[Work, Store] | None = None
         self._elsewhere = registry.elsewhere(self.staging.medium)
@@ -105,8 +107,10 @@ class Making:
             unchanged=self._check,
             settle=native.settle if native.library() else None,
         )
+        self._disks = DiskWorkspaces(self.target.path, listed_folders(journal.header), begun=bool(journal.begun()))
         with self._kept(ledger), self._disk_errors():
-            with ledger:
+            with self._disks, ledger:
+                self.format = self._disks.format(self.format)
                 try:
                     self._make(journal, ledger)
                 except BaseException:
@@ -115,7 +119,8 @@ class Making:
                         ledger.flush()
                     self._close()
                     raise
-                ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums})
+                more = {"replaced": replaced} if (replaced := self.staging.check_replaced()) else {}
+                ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums, **more})
             self.staging.check_replaced()
             self.staging.publish()
 
@@ -144,6 +149,7 @@ class Making:
         """Raise if the source has changed, or if the folders that we write in were moved."""
         self.sources.check()
         self.staging.workspace.check_place()
+        self._disks.check_place()
         if self._between is not None:
             self._between.check_place()
 
@@ -161,6 +167,7 @@ class Making:
             begun = False
         if not begun:
             self.staging.workspace.clear_array()
+            self._disks.clear_array()
             self._create(self.staging.workspace.array)
         done = []
         for work in self.works:
@@ -185,7 +192,7 @@ class Making:
                 self.notes.append(f"the finished part could not be opened and was made again: {error}")
                 return False
             sweep, part = work.plan.passes[work.last], journal.part(work.first, work.last + 1)
-            side = destination_of(store, sweep, self.staging.workspace.reach)
+            side = destination_of(store, sweep, self.staging.workspace.reach, self._disks.roots)
             finished, sums, failed = find_finished(part, work.last, sweep, side, work.plan.memory_bytes, self.cancelled)
             ledger.trust(work.first + work.last, finished, sums)
             self._failed += failed
@@ -226,7 +233,7 @@ class Making:
         mine, part = journal.part(work.first, work.last + 1), ledger.part(work.first)
         source, began = self.sources.each[work.name], journal.header["sources"][work.name]
         store, sweep = self._open(work), work.plan.passes[work.last]
-        part.watch(work.last, destination_of(store, sweep, self.staging.workspace.reach))
+        part.watch(work.last, destination_of(store, sweep, self.staging.workspace.reach, self._disks.roots))
         self._failed += trust_scratch(work.plan, mine, scratch, part, self.cancelled)
         work.resumed = sum(len(part.finished(number)) for number in range(work.last + 1))
         self._tell(work, work.finished_parts(part))
@@ -321,6 +328,7 @@ class Making:
                 error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
             if is_object or (not ledger.commits and not self._found):
                 with suppress(ReblockError):
+                    settle_disks(self._disks.folders, (), published=False)
                     self.staging.workspace.forget_log()
                 with suppress(ReblockError):
                     self.remove_scratch()

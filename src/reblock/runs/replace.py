@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 from reblock.errors import ReblockError, TargetExistsError, option
+from reblock.model.disks import Spreadable
 from reblock.model.medium import FILE, FOLDER, LINK
 from reblock.model.store import Replaceable
 from reblock.storage import registry
@@ -17,14 +19,17 @@ from reblock.storage.roots import FileRoots
 _SHOWN, _COUNTED = 5, 100_000
 
 
-def check_replaceable(path: str) -> None:
-    """Raise TargetExistsError if anything but an array would be lost; empty files and folders may be replaced."""
+def check_replaceable(path: str, allow: Sequence[str] = ()) -> list[str]:
+    """Raise TargetExistsError if anything but an array would be lost; empty files and folders may be replaced.
+
+    Returns the folders on other disks that hold parts of the array; they must be inside the allowed folders.
+    """
     medium = medium_of(path)
     with disk_errors("look at", path):
         try:
             found = medium.status(path, follow=False)
         except FileNotFoundError:
-            return
+            return []
         if found.kind == LINK:
             roots = medium.roots(path)
             where = f" to {roots.real}" if isinstance(roots, FileRoots) else ""
@@ -32,20 +37,24 @@ def check_replaceable(path: str) -> None:
         if found.kind not in (FILE, FOLDER):
             raise _refusal(path, f"is {found.kind}")
         if not (found.size if found.kind == FILE else medium.entries(path)):
-            return
+            return []
+    more: list[str] = []
     try:
         kind = registry.detect(path)
         if not isinstance(kind, Replaceable):
             raise _refusal(path, f"has the format {kind.name}, which cannot tell what belongs to an array")
         names = list(islice(kind.strangers(path, **registry.elsewhere(medium)), _COUNTED))
+        if isinstance(kind, Spreadable):
+            more = kind.disk_folders(path, allow, **registry.elsewhere(medium))
     except TargetExistsError:
         raise
     except ReblockError as error:
         raise _refusal(path, f"is not one array alone ({error})") from error
     names = [name for name in names if name != RUN_FOLDER]
     if names:
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        raise _refusal(path, f"holds more than one array: {', '.join(sorted(names[:_SHOWN]))}{more}")
+        rest = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        raise _refusal(path, f"holds more than one array: {', '.join(sorted(names[:_SHOWN]))}{rest}")
+    return more
 
 
 def _refusal(path: str, why: str) -> TargetExistsError:

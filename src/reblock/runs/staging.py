@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -23,11 +23,13 @@ from reblock.storage.media.registry import target_medium
 class Staging:
     """The workspace of one target, and its journal; as a context manager, it holds the lock."""
 
-    def __init__(self, target: str, *, overwrite: bool = False) -> None:
+    def __init__(self, target: str, *, overwrite: bool = False, allow: Sequence[str] = ()) -> None:
+        """`allow` are folders in which parts of an array that is replaced may be."""
         self.medium = target_medium(target)
         self.workspace = self.medium.workspace(target)
         self.target = self.workspace.target
         self.overwrite = overwrite
+        self._allow = tuple(allow)
 
     @property
     def folder(self) -> str:
@@ -63,15 +65,14 @@ class Staging:
                 raise TargetExistsError(
                     f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
                 )
-            check_replaceable(self.target)
+            check_replaceable(self.target, self._allow)
         # Named as the user has typed it.
         folder = os.path.dirname(self.target) or "." if self.medium.is_local else self.parent
         self.medium.check_folder(folder, "the target's folder")
 
-    def check_replaced(self) -> None:
-        """Check that the old target is still an array and nothing else."""
-        if self.overwrite and self.workspace.swaps:
-            check_replaceable(self.target)
+    def check_replaced(self) -> list[str]:
+        """Check that the old target is still an array and nothing else; returns its folders on other disks."""
+        return check_replaceable(self.target, self._allow) if self.overwrite and self.workspace.swaps else []
 
     def __enter__(self) -> Self:
         self.workspace.__enter__()

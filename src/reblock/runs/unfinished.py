@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import DiskError, FormatError, StorageError, UsageError
+from reblock.errors import DiskError, ExternalError, FormatError, StorageError, UsageError
 from reblock.model.medium import Medium
+from reblock.runs.disks import listed_folders, settle_disks
 from reblock.runs.identity import began_with_object
 from reblock.runs.journal import Journal
 from reblock.runs.numbers import Numbers
@@ -73,6 +74,8 @@ class Unfinished:
     """The folder in which the target is built."""
     scratch: str | None
     """The folder of its intermediate arrays, if it has any."""
+    disks: list[str]
+    """The folders of its blocks on several disks, once it is complete."""
     options: dict[str, Any]
     """The options that were given, by the names of arguments."""
     arrays: tuple[ArrayProgress, ...]
@@ -118,6 +121,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         bytes=sum(one.bytes for one in arrays),
         staging=staging.folder,
         scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if has_scratch else None),
+        disks=list(header.get("disks") or []),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
         arrays=tuple(arrays),
     )
@@ -144,8 +148,10 @@ def remove_unfinished(staging: Staging) -> list[str]:
             journal = staging.find_journal()
         except FormatError:
             journal = None
+        published = journal is not None and staging.is_published(journal)
         removed = remove_listed_scratch(journal.header) if journal else []
-        removed += staging.remove(finished=journal is not None and staging.is_published(journal))
+        removed += settle_journal(journal, published=published) if journal else []
+        removed += staging.remove(finished=published)
     if staging.left:
         raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is not removed")
     return removed
@@ -158,6 +164,12 @@ def remove_listed_scratch(header: Mapping[str, Any]) -> list[str]:
     return [scratch] if isinstance(scratch, str) and is_kept_folder(scratch) and remove_kept(scratch) else []
 
 
+def settle_journal(journal: Journal, *, published: bool) -> list[str]:
+    """End a run on the disks that its journal names; returns the folders that were removed."""
+    replaced = (journal.complete() or {}).get("replaced", [])
+    return settle_disks(listed_folders(journal.header), replaced, published=published)
+
+
 def staging_of(target: Where) -> Staging:
     """The staging folder of the run that makes a target."""
     return Staging(registry.locate(target).path)
@@ -168,6 +180,8 @@ def check_known(staging: Staging, target: Where) -> None:
     if staging.workspace.has_target:
         try:
             registry.open(target)
+        except ExternalError:
+            return  # an array whose parts are elsewhere, which nobody needs to read here
         except StorageError as error:
             raise UsageError(
                 f"{shown(target)}: no unfinished run makes it, and it is not an array ({error})"

@@ -59,6 +59,10 @@ class FileRoots:
             )
         return real
 
+    def inside(self, path: str) -> bool:
+        """Whether the real path is inside."""
+        return self._holds(os.path.realpath(path))
+
     def _holds(self, real: str) -> bool:
         return any(real == root or real.startswith(root.rstrip("/") + "/") for root in (self.real, *self.allowed))
 

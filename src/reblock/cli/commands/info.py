@@ -22,17 +22,23 @@ from reblock.cli.output import emit
 @click.argument("source", metavar="SRC", shell_complete=files)
 @options.from_format
 @options.allow_external
+@options.disks
 @options.memory
 @options.storage
 @options.as_json
 def command(
-    source: str, from_format: str | None, allow_external: tuple[str, ...], memory: str | None, as_json: bool
+    source: str,
+    from_format: str | None,
+    allow_external: tuple[str, ...],
+    disks: tuple[str, ...],
+    memory: str | None,
+    as_json: bool,
 ) -> None:
     """Show the layout and the metadata of an array, or the tree of a file or group with several arrays."""
     from reblock import api
     from reblock.render import text
     from reblock.render.tree import tree_text
 
-    described = api.info(source, format=from_format, allow_external=allow_external, memory=memory)
+    described = api.info(source, format=from_format, allow_external=allow_external, disks=disks, memory=memory)
     shown = tree_text if "arrays" in described else text.info
     emit(described if as_json else shown(described, source))

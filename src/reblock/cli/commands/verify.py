@@ -28,6 +28,7 @@ from reblock.cli.output import emit
 @options.region
 @options.from_format
 @options.allow_external
+@options.disks
 @options.to_format
 @options.memory_of("256MiB")
 @click.option(

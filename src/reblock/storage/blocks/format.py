@@ -7,6 +7,7 @@
       0_0.npy          blocks, named by their index; clipped at the edge of the array
       0_1.npy          (blocks: .npy files, rawblocks: headerless .bin files)
 
+The blocks may be on several disks instead, see `disks`; then the folder holds only the manifest.
 Chunks may be irregular. Headers of .npy blocks are padded with spaces to one length, which the manifest states as
 `offset`, so that no header must be read to find the elements.
 """
@@ -20,13 +21,16 @@ from functools import cached_property
 
 from reblock.errors import CorruptError, ExternalError, FormatError, UsageError, option
 from reblock.geometry import Grid
+from reblock.geometry.placement import AssignOne
 from reblock.model.codec import Codec
+from reblock.model.disks import Disks
 from reblock.model.layout import Layout
 from reblock.model.medium import FILE, FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Bytes, Extent, Format, Index, Read, Store
 from reblock.storage import attributes
+from reblock.storage.blocks.disks import BlockPlaces, find_folders, named_folder, strangers_on_disks
 from reblock.storage.blocks.library import open_with_numpy
 from reblock.storage.blocks.manifest import MANIFEST, Manifest, names_files, read_manifest, write_manifest
 from reblock.storage.by_extent import RawByExtent
@@ -37,6 +41,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL, draft_name
 from reblock.storage.media.small import check_folder, exists, is_file, new_folder
 from reblock.storage.npy_header import adapt_order, header_of, read_header
+from reblock.storage.roots import FileRoots
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class BlocksStore(RawByExtent):
     """The real folder, and other folders that are allowed; None for a new array."""
     medium: Medium = LOCAL
     """The medium of the folder."""
+    disk_paths: tuple[str, ...] = ()
+    """The folders of its blocks, if they are on several disks."""
 
     @property
     def format(self) -> str:
@@ -70,16 +77,35 @@ class BlocksStore(RawByExtent):
 
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - nothing to read
         extent = self.place(index)
-        self._look_at(index, extent)
+        if not self._look_at(index, extent) and (path := self._moved(index, extent.path)) is not None:
+            extent = extent._replace(path=path)
+            self._look_at(index, extent)
         return [extent] * len(units)
 
     def object_files(self, outer: Index, last: range) -> Sequence[str]:
-        return [os.path.join(self.path, self.manifest.file_name((*outer, index))) for index in last]
+        return [self._file((*outer, index)) for index in last]
 
     def place(self, index: Index) -> Extent:
-        path = os.path.join(self.path, self.manifest.file_name(index))
         size = self.layout.objects.box(index).size * self.layout.itemsize
-        return Extent(path, self.manifest.offset, size)
+        return Extent(self._file(index), self.manifest.offset, size)
+
+    @cached_property
+    def _disk(self) -> AssignOne:
+        """Finds the disk of a block."""
+        places = self.manifest.places
+        return (lambda _: 0) if places is None else places.assign(self.layout.objects.counts)
+
+    def _file(self, index: Index) -> str:
+        folder = self.disk_paths[self._disk(index)] if self.disk_paths else self.path
+        return os.path.join(folder, self.manifest.file_name(index))
+
+    def _moved(self, index: Index, path: str) -> str | None:
+        """The file of a block whose run has ended since the array was opened."""
+        if self.manifest.places is None:
+            return None
+        number = self._disk(index)
+        now = named_folder(self.disk_paths[number], self.manifest.places, number)
+        return None if now == self.disk_paths[number] else os.path.join(now, os.path.basename(path))
 
     def preamble(self, index: Index) -> Bytes:
         if self.manifest.suffix == "bin":
@@ -87,11 +113,12 @@ class BlocksStore(RawByExtent):
         return header_of(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
 
     def checkpoint(self) -> None:
-        self.medium.sync(self.path)
+        for folder in (*self.disk_paths, self.path):
+            self.medium.sync(folder)
 
     def commit(self, record: Record = NO_RECORD) -> None:
         # Names of the blocks first: if the manifest exists, so do the blocks.
-        self.medium.sync(self.path)
+        self.checkpoint()
         write_manifest(self.path, replace(self.manifest, schema=replace(self.schema, record=record)), self.medium)
         self.medium.sync_name(self.path)
 
@@ -111,12 +138,12 @@ class BlocksStore(RawByExtent):
         if said != found:
             raise FormatError(f"{path}: the header says {found}, {MANIFEST} says {said} (shape, type, offset, order)")
 
-    def _look_at(self, index: Index, extent: Extent) -> None:
-        """Check that an existing block is a regular file of the right size, inside the roots."""
+    def _look_at(self, index: Index, extent: Extent) -> bool:
+        """Whether a block exists; it must be a regular file of the right size, inside the roots."""
         try:
             found = self.medium.status(extent.path, roots=self.roots)
         except FileNotFoundError:
-            return
+            return False
         if found.kind != FILE:
             raise FormatError(f"{extent.path}: a block must be a file, not {found.kind}")
         expected = extent.offset + (extent.length or 0)
@@ -126,6 +153,7 @@ class BlocksStore(RawByExtent):
                 f"{self.path}: chunk ({chunk}) in {extent.path}, bytes {extent.offset} to {expected}: the file has "
                 f"{found.size:,} bytes, a block of its shape has {expected:,}"
             )
+        return True
 
 
 @dataclass(frozen=True)
@@ -140,6 +168,12 @@ class BlocksFormat:
     """None: a block folder is recognised by its manifest, and requested by a trailing slash."""
     checksum: str = ""
     """None: block files have no place for one."""
+    disks: Disks | None = None
+    """The disks over which new arrays are spread."""
+
+    def on_disks(self, disks: Disks) -> BlocksFormat:
+        """The same format, for arrays on these disks."""
+        return replace(self, disks=disks)
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         if not is_file(medium, os.path.join(path, MANIFEST)):
@@ -155,8 +189,9 @@ class BlocksFormat:
 
     def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
-        roots = medium.roots(path, allow)
-        store = BlocksStore(path, read_manifest(path, roots, medium=medium), roots, medium)
+        roots = medium.roots(path, (*allow, *(self.disks.folders if self.disks else ())))
+        manifest = read_manifest(path, roots, medium=medium)
+        store = BlocksStore(path, manifest, roots, medium, _disk_paths(manifest, roots, medium))
         store.check_first_block()
         return store
 
@@ -165,14 +200,30 @@ class BlocksFormat:
         counts = _layout(manifest.schema).objects.counts
         # Drafts had another name until 0.1.
         own = (MANIFEST, draft_name(MANIFEST), f"{MANIFEST}.new")
+        here = manifest.places is None
         with disk_errors("list", path):
             for name, kind in medium.entries(path):
-                if kind == FOLDER or not (name in own or manifest.is_block(name, counts)):
+                if kind == FOLDER or not (name in own or (here and manifest.is_block(name, counts))):
                     yield name
 
-    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - links are followed anyway
+    def disk_folders(self, path: str, allow: Sequence[str], *, medium: Medium = LOCAL) -> list[str]:
+        """The folders of blocks of an existing array, if nothing else is in them; [] if it is not spread."""
+        roots = medium.roots(path, allow)
+        manifest = read_manifest(path, roots, medium=medium)
+        counts, folders = _layout(manifest.schema).objects.counts, _disk_paths(manifest, roots, medium)
+        with disk_errors("list", path):
+            strange = strangers_on_disks(folders, lambda name: manifest.is_block(name, counts), medium)
+            if (first := next(strange, None)) is not None:
+                raise FormatError(f"{first} is not a block of {path}")
+        # Their runs may have been killed before they got these names.
+        places = manifest.places
+        return [named_folder(one, places, number) for number, one in enumerate(folders)] if places else []
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:
         _refuse_inner(path, inner)
-        return open_with_numpy(path)
+        roots = LOCAL.roots(path, allow)
+        # Links are followed anyway.
+        return open_with_numpy(path, _disk_paths(read_manifest(path), roots, LOCAL))
 
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):
@@ -203,17 +254,22 @@ class BlocksFormat:
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         """One file for each block."""
         _refuse_inner(path, inner)
-        return BlocksStore(path, self._manifest(schema), medium=medium)
+        return BlocksStore(
+            path, self._manifest(schema), medium=medium, disk_paths=self.disks.current if self.disks else ()
+        )
 
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         store = self.foresee(path, inner, schema, medium=medium)
         with disk_errors("create", path):
             new_folder(medium, path)
+            for folder in self.disks.current if self.disks else ():
+                new_folder(medium, folder)
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         store = self.foresee(path, inner, schema, medium=medium)
-        check_folder(medium, path)
+        for folder in (path, *(self.disks.current if self.disks else ())):
+            check_folder(medium, folder)
         return store
 
     def _manifest(self, schema: Schema) -> Manifest:
@@ -221,7 +277,7 @@ class BlocksFormat:
         if self.suffix == "npy":
             # The header of the largest block is the longest; the others are padded to its length.
             offset = len(header_of(schema, _layout(schema).objects.largest))
-        return Manifest(schema, self.suffix, "{index}." + self.suffix, offset)
+        return Manifest(schema, self.suffix, "{index}." + self.suffix, offset, BlockPlaces.of(self.disks))
 
     def _order(self, schema: Schema, asked: Collection[str]) -> tuple[tuple[int, ...], list[str]]:
         if self.suffix == "bin":
@@ -231,6 +287,15 @@ class BlocksFormat:
 
 def _layout(schema: Schema) -> Layout:
     return Layout.raw(schema.dtype, Grid.of(schema.shape, schema.chunks), schema.order)
+
+
+def _disk_paths(manifest: Manifest, roots: Roots | None, medium: Medium) -> tuple[str, ...]:
+    """The folders of blocks on several disks; () if they are in the array's own folder."""
+    if manifest.places is None:
+        return ()
+    if not isinstance(roots, FileRoots):
+        raise FormatError(f"blocks on several disks are local files, and the manifest is in {medium.name}")
+    return find_folders(manifest.places, roots, medium)
 
 
 def _refuse_inner(path: str, inner: str) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 
 from reblock.geometry import Grid
 from reblock.geometry.grid import Cut, inverse
+from reblock.geometry.placement import placing_one
 from reblock.storage.library import Array, LibraryArray, library_errors, map_npy
 
 
-def open_with_numpy(path: str) -> LibraryArray:
-    """The array of a folder; numpy follows any link."""
+def open_with_numpy(path: str, disks: Sequence[str] = ()) -> LibraryArray:
+    """The array of a folder, with its blocks there or in folders on several disks; numpy follows any link."""
     with library_errors("numpy", path):
         with open(os.path.join(path, "reblock.json"), encoding="utf-8") as file:
             said = json.load(file)
@@ -24,8 +25,12 @@ def open_with_numpy(path: str) -> LibraryArray:
         cuts: list[Cut] = [cut if isinstance(cut, int) else tuple(cut) for cut in said["chunks"]]
         order = tuple(said.get("order") or range(len(shape)))
 
+        counts = Grid.of(shape, cuts).counts
+        placed = placing_one(said["disks"]["placement"], counts, len(disks)) if disks else None
+
         def block(index: tuple[int, ...], lengths: Sequence[int]) -> Array:
-            file = os.path.join(path, name.replace("{index}", "_".join(map(str, index)) or "0"))
+            folder = disks[placed(index)] if placed else path
+            file = os.path.join(folder, name.replace("{index}", "_".join(map(str, index)) or "0"))
             if name.endswith(".npy"):
                 return map_npy(file)
             flat: Array = np.memmap(file, dtype, "r")

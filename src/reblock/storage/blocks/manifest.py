@@ -3,7 +3,7 @@
 ::
 
     {
-      "reblock": 1,                     version of the manifest
+      "reblock": 1,                     version of the manifest; 2 = the blocks are on several disks
       "shape": [100, 90],
       "dtype": "<f4",
       "chunks": [40, [30, 60]],         a length per axis, or all lengths
@@ -13,6 +13,7 @@
       "fill_value": null,               or the element's bytes in hexadecimal
       "axes": null,                     or a name per axis
       "attributes": {},
+      "disks": {…},                     only in version 2, see `disks`
       "reblock_digest": "rb1-…",        digest of the elements, if one was computed
       "reblock_job": "…"                the job that made the folder, if known
     }
@@ -33,6 +34,7 @@ from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema, element
 from reblock.model.store import Index
+from reblock.storage.blocks.disks import BlockPlaces, check_places
 from reblock.storage.checks import (
     check_chunks,
     check_dtype,
@@ -50,7 +52,8 @@ from reblock.storage.records import record_from_json, record_to_json
 
 #: Name of the manifest in its folder.
 MANIFEST = "reblock.json"
-_VERSION = 1
+#: Versions of the manifest: without disks and with them. Older programs must not look for blocks in the folder.
+_VERSION, _WITH_DISKS = 1, 2
 #: Prefix of the names of a record's members.
 _RECORD = "reblock_"
 #: Headers of blocks are shorter than this, see `npy_header`.
@@ -69,6 +72,8 @@ class Manifest:
     """Name of a block file, with {index}."""
     offset: int
     """Bytes before the elements in each block file."""
+    places: BlockPlaces | None = None
+    """Where the blocks are, if they are on several disks."""
 
     def file_name(self, index: Index) -> str:
         """Name of a block's file."""
@@ -98,8 +103,11 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
         raise FormatError(f"{folder}: {MANIFEST} is missing, so the shape of a folder of {count} files is unknown")
     found = load_json(path, roots, medium=medium)
     check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
-    if found["reblock"] != _VERSION:
-        raise FormatError(f"{path}: version {show(found['reblock'])} is not supported; {_VERSION} is")
+    if found["reblock"] not in (_VERSION, _WITH_DISKS) or found["reblock"] is True:
+        raise FormatError(
+            f"{path}: version {show(found['reblock'])} is not supported; {_VERSION} and {_WITH_DISKS} are"
+        )
+    places = check_places(found.get("disks"), path) if found["reblock"] == _WITH_DISKS else None
     dtype = check_dtype(found["dtype"], where=path)
     shape = check_shape(found["shape"], where=path, itemsize=dtype.itemsize)
     order = found.get("order")
@@ -120,7 +128,7 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
     straight = tuple(range(len(shape)))
     if suffix == "npy" and schema.order not in (straight, straight[::-1]):
         raise FormatError(f"{path}: order {list(schema.order)} in .npy blocks, which are in C or Fortran order")
-    return Manifest(schema, suffix, files, offset)
+    return Manifest(schema, suffix, files, offset, places)
 
 
 def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> None:
@@ -128,7 +136,7 @@ def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> N
     schema = manifest.schema
     fill = schema.fill_value
     document = {
-        "reblock": _VERSION,
+        "reblock": _VERSION if manifest.places is None else _WITH_DISKS,
         "shape": list(schema.shape),
         "dtype": schema.dtype.str,
         "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
@@ -139,6 +147,8 @@ def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> N
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": dict(schema.attributes),
     }
+    if manifest.places is not None:
+        document["disks"] = manifest.places.to_json()
     document |= {_RECORD + key: text for key, text in record_to_json(schema.record).items()}
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
     medium.replace(os.path.join(folder, MANIFEST), f"{{\n{lines}\n}}\n".encode())
