@@ -1,4 +1,4 @@
-"""Blocks on several disks: killed at any moment, nothing is seen there before the target is, and the next command ends it."""
+"""Blocks on several disks: killed at any moment, they are hidden or complete, and the next command ends the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import reblock
 from faults.rig import ALL, Outcome, Rig
 
 DISKS = ("d0", "d1", "d2")
-WORDS = ("run", "x.npy", "vol/", "--chunks", "12,10,11", "--disks", ",".join(DISKS), "--placement", "four-way", "--json")
+WORDS = ("run", "x.npy", "vol/", "--chunks", "12,10,11", "--disks", "d0,d1,d2", "--placement", "four-way", "--json")
 #: Calls that change names, at which a kill leaves something half done.
 NAMES = ("rename", "mkdir", "unlink")
 

@@ -125,13 +125,14 @@ def settle_disks(folders: Sequence[str], replaced: Sequence[str], *, published: 
     """
     removed: list[str] = []
     for folder in folders:
-        medium = target_medium(folder)
-        workspace = medium.workspace(folder)
         try:
-            medium.check_folder(workspace.parent, "the disk")
+            target_medium(folder).check_folder(os.path.dirname(folder), "the disk")
         except DiskError as error:
             error.add("mount it, or make an empty folder in its place, and repeat the command")
             raise
+    for folder in folders:
+        medium = target_medium(folder)
+        workspace = medium.workspace(folder)
         if not workspace.is_there:
             continue
         with workspace:

@@ -72,29 +72,23 @@ def check_places(value: Any, where: str) -> BlockPlaces:
 
 def find_folders(places: BlockPlaces, roots: FileRoots, medium: Medium) -> tuple[str, ...]:
     """The folders of blocks, all inside the roots: where the manifest says, or directly in an allowed folder."""
-    outside = [folder for folder in places.folders if not _candidates(folder, roots)]
-    if outside:
+    return tuple(_find(folder, places, roots, medium) for folder in places.folders)
+
+
+def _find(folder: str, places: BlockPlaces, roots: FileRoots, medium: Medium) -> str:
+    """Where a folder of blocks is."""
+    own = [folder] if roots.inside(folder) else []
+    candidates = dict.fromkeys([*own, *(os.path.join(one, os.path.basename(folder)) for one in roots.allowed)])
+    there = [one for place in candidates for one in _forms(place, medium) if exists(medium, one)]
+    if not there and own:
+        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise DiskError.wrap(missing, doing=f"{roots.path}: is a disk not mounted? Opening", path=folder)
+    if not there:
         disks = ",".join(dict.fromkeys(map(os.path.dirname, places.folders)))
         raise ExternalError(
-            f"{roots.path}: its blocks are in {outside[0]}{' and others' if len(outside) > 1 else ''}, outside "
-            f"{roots.real}: if these can be trusted, name the disks with {option('disks', disks)}"
+            f"{roots.path}: some of its blocks are in {folder}, outside {', '.join([roots.real, *roots.allowed])}: if "
+            f"that can be trusted, name all disks with {option('disks', disks)}"
         )
-    return tuple(_find(folder, roots, medium) for folder in places.folders)
-
-
-def _candidates(folder: str, roots: FileRoots) -> list[str]:
-    """The places where a folder may be: its own, if that is allowed, and those directly in the allowed folders."""
-    found = [os.path.join(allowed, os.path.basename(folder)) for allowed in roots.allowed]
-    return list(dict.fromkeys([*([folder] if roots.inside(folder) else []), *found]))
-
-
-def _find(folder: str, roots: FileRoots, medium: Medium) -> str:
-    """Where a folder of blocks is."""
-    candidates = _candidates(folder, roots)
-    there = [one for place in candidates for one in _forms(place, medium) if exists(medium, one)]
-    if not there:
-        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        raise DiskError.wrap(missing, doing=f"{roots.path}: is a disk not mounted? Opening", path=candidates[0])
     if len(there) > 1:
         raise FormatError(
             f"{roots.path}: its blocks may be in {there[0]} or in {there[1]}: remove the folder that is not theirs"

@@ -31,6 +31,7 @@ def is_disk_folder(path: object) -> bool:
     return (
         isinstance(path, str)
         and os.path.isabs(path)
+        and "\0" not in path
         and os.path.normpath(path) == path
         and disk_of_name(path) is not None
     )
