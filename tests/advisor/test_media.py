@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import reblock
 from access_cases import patterns
 from reblock.advisor.media import MediaGrid
-from reblock.geometry.placement import PLACEMENTS, placing
 from reblock.errors import UsageError
 from reblock.geometry import Box, Grid
+from reblock.geometry.placement import PLACEMENTS, placing
 from reblock.model import AccessClass, AccessPattern, Alignment
 
 

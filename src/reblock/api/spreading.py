@@ -10,7 +10,9 @@ from reblock.geometry.placement import FIXED_PLACEMENTS
 from reblock.model import Format, Store
 from reblock.model.disks import DEFAULT_PLACEMENT, MAX_DISKS, Disks, Spread, Spreadable
 from reblock.storage.location import Location, Where, absolute
+from reblock.storage.media.local import LOCAL
 from reblock.storage.media.registry import medium_of
+from reblock.storage.media.small import is_folder
 
 #: Disks as callers give them: folders, or text with commas.
 DisksGiven = str | Sequence[Where]
@@ -28,8 +30,8 @@ def parse_disks(disks: DisksGiven | None) -> tuple[str, ...]:
         if not one or "\0" in one or not medium_of(one).is_local:
             raise UsageError(f"{option('disks')}: each of them is a folder of this machine, not {one!r}")
         path = absolute(os.path.expanduser(one))
-        real = os.path.realpath(path)
-        if not os.path.isdir(real):
+        real = LOCAL.place(path).real
+        if not is_folder(LOCAL, real):
             raise UsageError(f"{option('disks')}: there is no folder {one}")
         if real in found:
             raise UsageError(f"{option('disks')}: {found[real]} and {one} are the same folder")
