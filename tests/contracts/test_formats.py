@@ -82,6 +82,24 @@ class TestNiftiGz(ByName):
     name = "nifti_gz"
 
 
+class TestNetcdf(ByName):
+    name = "netcdf"
+
+
+class TestNetcdfInner(ByName):
+    name = "netcdf"
+    inner = "group/array"
+
+
+class TestNetcdf3(ByName):
+    name = "netcdf3"
+
+
+class TestNetcdf3Inner(ByName):
+    name = "netcdf3"
+    inner = "array"
+
+
 class InMemory(ByName):
     """The same on the medium in memory."""
 
@@ -112,6 +130,10 @@ class TestFileBlocksInMemory(InMemory):
     name = "fileblocks"
 
 
+class TestNetcdf3InMemory(InMemory):
+    name = "netcdf3"
+
+
 class TestNiftiInMemory(InMemory):
     name = "nifti"
 
@@ -137,7 +159,7 @@ def test_every_format_is_tested() -> None:
     # That of the database is tested with a server, in tests/storage/postgres.
     own = {known.name for known in registry._OWN} - {"postgres"}
     assert own <= {test.name for test in ByName.__subclasses__()}
-    assert own - {"hdf5"} == {test.name for test in InMemory.__subclasses__()}
+    assert own - {"hdf5", "netcdf"} == {test.name for test in InMemory.__subclasses__()}
 
 
 def test_hdf5_says_that_it_needs_a_local_file() -> None:

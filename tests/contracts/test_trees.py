@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from reblock.errors import UsageError
+from reblock.model.dataset import Tree
 from reblock.storage.media.memory import MEMORY
+from reblock.storage.netcdf.format import FORMAT as NETCDF
+from reblock.storage.netcdf.format import FORMAT3 as NETCDF3
 from reblock.storage.zarr.format import FORMAT as ZARR
 from reblock.storage.zarr.format import FORMAT2 as ZARR2
 from reblock.testing.trees import TreeContract
@@ -21,6 +25,24 @@ class TestZarr(TreeContract):
 
 class TestZarr2(TreeContract):
     format = ZARR2
+
+
+class TestNetcdf(TreeContract):
+    format = NETCDF
+
+
+class Flat(TreeContract):
+    """The contract for a format without groups."""
+
+    def adapt(self, tree: Tree) -> Tree:
+        try:
+            return super().adapt(tree)
+        except UsageError as error:
+            pytest.skip(str(error))
+
+
+class TestNetcdf3(Flat):
+    format = NETCDF3
 
 
 class InMemory(TreeContract):

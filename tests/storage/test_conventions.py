@@ -75,8 +75,8 @@ def test_netcdf_to_zarr_is_what_xarray_would_write(version: int) -> None:
         "comment": "",
     }
     notes = " ".join(report.notes)
-    for name in ("DIMENSION_LIST", "_Netcdf4Coordinates", "comment"):
-        assert name in notes
+    assert "DIMENSION_LIST" not in notes
+    assert "_Netcdf4Coordinates" not in notes
 
 
 @pytest.mark.parametrize("version", ["zarr", "zarr2"])
@@ -117,7 +117,7 @@ def test_a_type_that_does_not_fit_its_attribute_is_ignored() -> None:
 
 def test_netcdf_to_hdf5_keeps_attributes_as_they_are() -> None:
     netcdf()
-    report = reblock.repartition("s.nc::inner/t", "t.h5", chunks=(4, 2))
+    report = reblock.repartition("s.nc::inner/t", "t.h5", chunks=(4, 2), from_format="hdf5")
     with h5py.File("t.h5") as file, h5py.File("s.nc") as before:
         found, given = file["data"].attrs, before["inner/t"].attrs
         assert sorted(found) == sorted({*given, "DIMENSION_LABELS"} - set(TIES))
@@ -132,7 +132,7 @@ def test_netcdf_to_hdf5_keeps_attributes_as_they_are() -> None:
 def test_a_coordinate_names_its_own_axis() -> None:
     netcdf()
     assert reblock.info("s.nc::time")["axes"] == ["time"]
-    report = reblock.repartition("s.nc::time", "time.h5")
+    report = reblock.repartition("s.nc::time", "time.h5", from_format="hdf5")
     with h5py.File("time.h5") as file:
         assert not set(file["data"].attrs) & set(TIES)
         assert not file["data"].is_scale

@@ -14,7 +14,7 @@ from reblock.errors import DiskError, FormatError, UsageError
 from reblock.model.schema import Schema
 from reblock.model.store import Format
 from reblock.storage import registry
-from reblock.testing.arrays import noise, same_bits
+from reblock.testing.arrays import in_byte_order, noise, same_bits
 from reblock.testing.reference_io import read_array, write_array
 
 AVAILABLE = []
@@ -32,6 +32,7 @@ def make(path: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int32
     kind = registry.get(name)
     array = noise((9, 7), "<i4")
     store = kind.create(str(path), "", kind.adapt(Schema((9, 7), array.dtype, (4, 3)), ()))
+    array = in_byte_order(array, store.layout.dtype)
     write_array(store, array)
     store.commit()
     return array
@@ -69,6 +70,8 @@ def test_content_counts_more_than_the_name(tmp_path: Path, name: str) -> None:
     assert same_bits(read_array(store), array)
     claimed = {other for other in AVAILABLE if registry.get(other).probe(path)}
     assert name in claimed
+    # NetCDF-4 files are HDF5 files, which may be opened as such by request.
+    claimed -= {"hdf5"} if name == "netcdf" else set()
     # A format may open its elder sister's arrays, if it knows them for what they are.
     assert {registry.get(other).open(path, "").format for other in claimed} == {name}
 

@@ -12,9 +12,6 @@ import reblock
 from reblock.errors import FormatError
 
 HEADS = {
-    "x.nc": (b"CDF\x01" + bytes(28), "a NetCDF classic file, ", "nccopy -k nc4 "),
-    "y.nc": (b"CDF\x02" + bytes(28), "a NetCDF classic file (64-bit offset)", "nccopy -k nc4 "),
-    "z.h5": (b"CDF\x05" + bytes(28), "a NetCDF classic file (CDF-5)", "nccopy -k nc4 "),
     "x.tif": (b"II*\0\x08\0\0\0", "a TIFF file", "tifffile"),
     "y.tif": (b"MM\0*\0\0\0\x08", "a TIFF file", "tifffile"),
     "big.tif": (b"II+\0\x08\0\0\0", "a BigTIFF file", "tifffile"),

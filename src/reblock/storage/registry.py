@@ -66,12 +66,20 @@ _OWN = (
     ),
     FormatEntry("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"),
     FormatEntry(
+        "netcdf",
+        "reblock.storage.netcdf.format:FORMAT",
+        (".nc", ".nc4", ".cdf"),
+        ("h5py", "numcodecs"),
+        "pip install h5py numcodecs",
+    ),
+    FormatEntry(
         "hdf5",
         "reblock.storage.hdf5.format:FORMAT",
         (".h5", ".hdf5", ".he5"),
         ("h5py", "numcodecs"),
         "pip install h5py numcodecs",
     ),
+    FormatEntry("netcdf3", "reblock.storage.netcdf.format:FORMAT3", (".nc3",)),
     FormatEntry(
         "nifti", "reblock.storage.nifti.format:FORMAT", (".nii",), ("nibabel",), "pip install 'reblock[neuro]'"
     ),

@@ -27,7 +27,6 @@ class Stranger(NamedTuple):
     """Endings of such files; none = any."""
 
 
-_NETCDF = "`nccopy -k nc4 {path} {stem}.nc4.h5` makes one that it can"
 _TIFF = "`numpy.save('{stem}.npy', tifffile.imread('{path}'))` makes a file that it can"
 _IMAGE = "`numpy.save('{stem}.npy', PIL.Image.open('{path}'))` makes a file that it can"
 _FITS = "`numpy.save('{stem}.npy', astropy.io.fits.getdata('{path}'))` makes a file that it can"
@@ -38,9 +37,6 @@ _GUNZIP = "`gunzip -k {path}` makes one to look at"
 
 #: The first match counts; formats that differ only by ending come first.
 _STRANGERS = (
-    Stranger("a NetCDF classic file", b"CDF\x01", _NETCDF),
-    Stranger("a NetCDF classic file (64-bit offset)", b"CDF\x02", _NETCDF),
-    Stranger("a NetCDF classic file (CDF-5)", b"CDF\x05", _NETCDF),
     Stranger("a TIFF file", b"II*\0", _TIFF),
     Stranger("a TIFF file", b"MM\0*", _TIFF),
     Stranger("a BigTIFF file", b"II+\0", _TIFF),

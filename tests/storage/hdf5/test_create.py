@@ -120,7 +120,11 @@ def test_what_hdf5_made_is_compared_with_what_was_wanted(
         "codec": {"codec": Codec.parse("gzip:2")},
     }[what]
     make = hdf5_create._make
-    monkeypatch.setattr(hdf5_create, "_make", lambda file, name, schema: make(file, name, replace(schema, **wrong)))
+    monkeypatch.setattr(
+        hdf5_create,
+        "_make",
+        lambda file, name, schema, *more, **options: make(file, name, replace(schema, **wrong), *more, **options),
+    )
     schema = Schema((4, 3), np.dtype("<i4"), (2, 2), codec=Codec.parse("gzip:1"), fill_value=np.int32(7))
     with pytest.raises(ReblockError, match="HDF5 made"):
         FORMAT.create(str(tmp_path / "x.h5"), "x", FORMAT.adapt(schema, ()))

@@ -79,8 +79,10 @@ def signature_offset(path: str, medium: Medium = LOCAL) -> int | None:
     return None
 
 
-def open_file(path: str, mode: str) -> Any:
+def open_file(path: str, mode: str, *, ordered: bool = False) -> Any:
     """An `h5py.File`; `mode` is r, r+ or x (new, and readable by every HDF5 since 1.8).
+
+    With `ordered`, a new file remembers the order of members and attributes of its top group.
 
     The driver is given because HDF5_DRIVER could name a plugin. A file is not refused if the file system cannot lock
     it.
@@ -89,7 +91,8 @@ def open_file(path: str, mode: str) -> Any:
     if mode == "x":
         # 1.8 is the oldest version whose attributes may exceed 64 KiB; from 1.10 on, a file whose writer was
         # killed is marked as open and refused. One MiB of cache is enough, since the engine writes whole chunks.
-        return h5py.File(path, "x", driver="sec2", libver=("v108", "v110"), rdcc_nbytes=1 << 20)
+        more = {"track_order": True} if ordered else {}
+        return h5py.File(path, "x", driver="sec2", libver=("v108", "v110"), rdcc_nbytes=1 << 20, **more)
     # HDF5 reports a chunk in the cache as stored even if it is not.
     cache = 0 if mode == "r" else 1 << 20
     return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=cache)

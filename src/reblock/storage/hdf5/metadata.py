@@ -256,8 +256,11 @@ def read_metadata(
     return kept, axes or None, notes
 
 
-def read_attributes(node: Any) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Attributes of a dataset or group, problems of others by name, and notes."""
+def read_attributes(node: Any, *, exact_text: bool = False) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Attributes of a dataset or group, problems of others by name, and notes.
+
+    With `exact_text`, text of a fixed length includes the NUL characters at its end.
+    """
     kept: dict[str, Any] = {}
     problems: dict[str, str] = {}
     notes: list[str] = []
@@ -268,7 +271,7 @@ def read_attributes(node: Any) -> tuple[dict[str, Any], dict[str, str], list[str
         return {}, {}, [f"attributes are not kept: they cannot be read ({' '.join(str(error).split())})"]
     for name in names:
         try:
-            problem, value = _read_attribute(node, name, left, notes)
+            problem, value = _read_attribute(node, name, left, notes, exact_text=exact_text)
         except FAILURES as error:
             problem, value = f"it cannot be read ({' '.join(str(error).split())})", None
         if problem:
@@ -279,7 +282,7 @@ def read_attributes(node: Any) -> tuple[dict[str, Any], dict[str, str], list[str
     return kept, problems, notes
 
 
-def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tuple[str, Any]:
+def _read_attribute(dataset: Any, name: str, room: int, notes: list[str], *, exact_text: bool) -> tuple[str, Any]:
     """A problem in words, or a value for other formats."""
     h5py = library()
     identifier = h5py.h5a.open(dataset.id, name.encode("utf-8", "surrogateescape"))
@@ -294,6 +297,8 @@ def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tup
         return "it holds references or sequences of varying length", None
     if dtype.fields is not None or dtype.subdtype is not None:
         return "it is of a compound type", None
+    if exact_text and dtype.kind == "S" and space.get_simple_extent_type() == h5py.h5s.SCALAR:
+        return "", _read_text(identifier, size)
     value = dataset.attrs[name]
     if isinstance(value, np.ndarray) and dtype.hasobject:
         # Empty text is still text.
@@ -303,6 +308,14 @@ def _read_attribute(dataset: Any, name: str, room: int, notes: list[str]) -> tup
     if (size := _bytes_of(value)) > room:
         return f"it has {size:,} bytes, the limit for all attributes is {_MANY_BYTES:,}", None
     return "", value
+
+
+def _read_text(identifier: Any, size: int) -> np.bytes_:
+    """Text of a fixed length; a conversion to another type would end it at its first NUL."""
+    kind, data = identifier.get_type(), np.zeros((), f"S{size}")
+    identifier.read(data, mtype=kind)
+    ends = kind.get_strpad() == library().h5t.STR_NULLTERM
+    return np.bytes_(data.tobytes() if ends else data.tobytes().rstrip(b"\0"))
 
 
 def _read_null(dtype: np.dtype[Any], name: str, notes: list[str]) -> tuple[str, Any]:

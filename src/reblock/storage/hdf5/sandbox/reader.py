@@ -78,6 +78,12 @@ class Reader:
         with self._exchange("its metadata"):
             return [str(one) for one in self._ask("strangers", path=os.path.abspath(self._path))]
 
+    def survey(self, inner: str) -> list[dict[str, Any]]:
+        """The description of everything below a group, parents first; see `survey`."""
+        with self._exchange("its metadata"):
+            nodes: list[dict[str, Any]] = self._ask("survey", inner=inner, path=os.path.abspath(self._path))
+            return nodes
+
     def reopen(self, inner: str) -> None:
         """Open a dataset that was described before."""
         with self._exchange("its metadata"):

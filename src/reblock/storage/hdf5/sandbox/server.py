@@ -33,6 +33,7 @@ from reblock.storage.hdf5.index import ask_index, is_stored, sweep_index
 from reblock.storage.hdf5.metadata import facts_of
 from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.hdf5.sandbox import wire
+from reblock.storage.hdf5.survey import survey
 
 #: Processor time that metadata may take: a base, and more for long files.
 BASE_SECONDS = 0.3
@@ -99,6 +100,7 @@ class _Session:
         todo: dict[str, Callable[[dict[str, Any]], None]] = {
             "describe": self._describe,
             "strangers": self._strangers,
+            "survey": self._survey,
             "reopen": self._reopen,
             "sweep": self._sweep,
             "ask": self._ask,
@@ -146,6 +148,15 @@ class _Session:
             except Elsewhere as link:
                 raise FormatError(f"{shown} is not an array in this file: {link}") from None
         wire.send(self._stream, {"answer": found})
+
+    def _survey(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("open", shown):
+            try:
+                nodes = survey(self._open(request), shown, request["inner"])
+            except Elsewhere as link:
+                raise FormatError(f"{shown} is not a group in this file: {link}") from None
+        wire.send(self._stream, {"answer": nodes})
 
     def _reopen(self, request: dict[str, Any]) -> None:
         shown = request["shown"]

@@ -1,0 +1,110 @@
+"""Everything below a group of an HDF5 file in one pass: groups, datasets, named types and links, with their metadata.
+
+This runs in the process that reads other people's files; its result is JSON, not yet checked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from reblock.errors import FormatError, ReblockError
+from reblock.storage.hdf5.file import FAILURES, library, parts_of, resolve
+from reblock.storage.hdf5.metadata import facts_of, read_attributes
+from reblock.storage.hdf5.plugins import load_plugins
+from reblock.storage.hdf5.sandbox.wire import pack
+
+#: The most objects that are described.
+MANY_NODES = 100_000
+#: The deepest nesting of groups.
+_DEEPEST = 64
+_LIST = "DIMENSION_LIST"
+
+
+def survey(file: Any, shown: str, inner: str) -> list[dict[str, Any]]:
+    """The nodes below a group, and the group itself, parents first; members in the order of their creation if known.
+
+    Elsewhere if the path leads into another file.
+    """
+    h5py = library()
+    top = resolve(file, shown, parts_of(inner))
+    if not isinstance(top, h5py.Group):
+        raise FormatError(f"{shown}::{inner} is a dataset, not a group")
+    nodes: list[dict[str, Any]] = []
+    seen = {h5py.h5o.get_info(top.id).addr}
+    todo = deque([("", top)])
+    while todo:
+        name, here = todo.popleft()
+        nodes.append({"name": name, "kind": "group", **_attributes(here)})
+        for child in _members(here):
+            path = f"{name}/{child}" if name else child
+            if len(nodes) + len(todo) > MANY_NODES or path.count("/") > _DEEPEST:
+                raise FormatError(f"{shown}: more than {MANY_NODES:,} objects, or groups nested deeper than {_DEEPEST}")
+            link = here.id.links.get_info(child.encode("utf-8", "surrogateescape"))
+            if link.type != h5py.h5l.TYPE_HARD:
+                nodes.append({"name": path, "kind": "link"})
+                continue
+            if link.u in seen:
+                nodes.append({"name": path, "kind": "again"})
+                continue
+            seen.add(link.u)
+            node = here[child]
+            if isinstance(node, h5py.Group):
+                todo.append((path, node))
+            elif isinstance(node, h5py.Dataset):
+                nodes.append({"name": path, "kind": "dataset", "address": link.u, **_dataset(node, f"{shown}::{path}")})
+            else:
+                nodes.append({"name": path, "kind": "type"})
+    return nodes
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    kept, problems, notes = read_attributes(node, exact_text=True)
+    return {
+        "attributes": {name: pack(value) for name, value in kept.items()},
+        "problems": problems,
+        "notes": notes,
+    }
+
+
+def _dataset(dataset: Any, where: str) -> dict[str, Any]:
+    """A dataset: its facts, or why there are none; and its scales by their addresses."""
+    found: dict[str, Any] = {"facts": None, "why": "", "shape": dataset.shape, "type": str(dataset.dtype)[:200]}
+    try:
+        load_plugins(dataset, where)
+        found["facts"] = facts_of(dataset, where)
+    except ReblockError as error:
+        found["why"] = error.message.removeprefix(f"{where}: ").removeprefix(f"{where} ")
+    found["unlimited"] = [limit is None for limit in dataset.maxshape or ()]
+    found["text"] = library().check_string_dtype(dataset.dtype) is not None and dataset.dtype.hasobject
+    try:
+        found["scales"] = _scales(dataset)
+    except FAILURES:
+        found["scales"] = None
+    return {**found, **_attributes(dataset)}
+
+
+def _scales(dataset: Any) -> list[int | None] | None:
+    """Addresses of the first scale of each axis; None if the dataset has no scales."""
+    h5py = library()
+    if _LIST not in dataset.attrs or dataset.attrs.get_id(_LIST).shape != (len(dataset.shape),):
+        return None
+    return [
+        h5py.h5o.get_info(h5py.h5r.dereference(axis[0], dataset.file.id)).addr if len(axis) else None
+        for axis in dataset.attrs[_LIST]
+    ]
+
+
+def _members(group: Any) -> list[str]:
+    """Names in a group, in the order of their creation if it is tracked, else sorted."""
+    h5py = library()
+    names: list[bytes] = []
+
+    def add(name: bytes) -> bool:
+        names.append(name)
+        return len(names) > MANY_NODES
+
+    tracked = group.id.get_create_plist().get_link_creation_order() & h5py.h5p.CRT_ORDER_TRACKED
+    order = h5py.h5.INDEX_CRT_ORDER if tracked else h5py.h5.INDEX_NAME
+    group.id.links.iterate(add, idx_type=order)
+    return [name.decode("utf-8", "surrogateescape") for name in names]

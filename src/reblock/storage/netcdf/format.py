@@ -1,0 +1,273 @@
+"""The formats of NetCDF files: netcdf (NetCDF-4, which is HDF5 with dimensions) and netcdf3.
+
+Elements of NetCDF-4 files are read and written as those of HDF5, by the same code. This module adds what makes a file
+NetCDF: dimensions, their scales, and the rules for attributes. `netcdf` also reads NetCDF-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, FormatError, StorageError, UsageError
+from reblock.model.codec import Codec
+from reblock.model.dataset import Dimension, GroupSchema, Tree, TreeStore
+from reblock.model.layout import Layout
+from reblock.model.medium import Medium
+from reblock.model.roots import Roots
+from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.model.store import ChunkLimits, Store
+from reblock.storage.checks import show
+from reblock.storage.hdf5.file import failures, parts_of, signature_offset
+from reblock.storage.hdf5.format import FORMAT as HDF5
+from reblock.storage.hdf5.sandbox.reader import Reader
+from reblock.storage.hdf5.store import Hdf5Store
+from reblock.storage.library import LibraryArray
+from reblock.storage.media.local import LOCAL
+from reblock.storage.media.small import read_head
+from reblock.storage.netcdf.classic_format import VARIABLE, ClassicFormat, choose_variable
+from reblock.storage.netcdf.library import open_with_netcdf4
+from reblock.storage.netcdf.marks import PROPERTIES
+from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
+from reblock.storage.netcdf.nc4_create import create_file
+from reblock.storage.netcdf.nc4_tree import Survey, read_survey
+from reblock.storage.roots import FileRoots
+
+#: Bytes at the beginning of a file in which the NetCDF library has its mark.
+_HEAD_BYTES = 1 << 16
+_SUFFIXES = (".nc", ".nc4", ".cdf")
+#: NetCDF-3 files.
+FORMAT3 = ClassicFormat()
+
+
+@dataclass(frozen=True)
+class NetcdfTree:
+    """All variables of a NetCDF-4 file, or of a group of it."""
+
+    path: str
+    """The file."""
+    inner: str
+    """Path of the group."""
+    survey: Survey
+    """What it holds, and where."""
+    allow: tuple[str, ...] = ()
+    """Other folders in which elements may be."""
+
+    @property
+    def format(self) -> str:
+        return NetcdfFormat.name
+
+    @property
+    def location(self) -> str:
+        return f"{self.path}::{self.inner}" if self.inner else self.path
+
+    @property
+    def tree(self) -> Tree:
+        return self.survey.tree
+
+    @property
+    def medium(self) -> Medium:
+        return LOCAL
+
+    @cached_property
+    def roots(self) -> Roots:
+        return FileRoots.of(self.path, self.allow)
+
+    @property
+    def described_by(self) -> Sequence[str]:
+        return (self.path,)
+
+    @property
+    def record(self) -> Record:
+        return NO_RECORD
+
+    def array(self, name: str) -> Store:
+        if name not in self.tree.arrays:
+            raise UsageError(f"{self.location}: there is no array {show(name)} that can be cut")
+        store = HDF5.open(self.path, self.survey.datasets[name], self.allow)
+        schema = self.tree.arrays[name]
+        if store.schema.shape != schema.shape or store.schema.dtype != schema.dtype:
+            raise CorruptError(f"{self.location}: {name} has changed since the file was opened")
+        store.schema = replace(schema, notes=tuple(dict.fromkeys((*schema.notes, *_library_notes(store)))))
+        return _named(store, self.path, f"{self.inner}/{name}" if self.inner else name)
+
+    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:  # noqa: ARG002 - as the protocol says
+        raise UsageError(f"{self.location}: {show(name)} cannot be read in rows")
+
+
+def _library_notes(store: Hdf5Store) -> list[str]:
+    return [note for note in store.schema.notes if note.startswith("elements are read through")]
+
+
+def _named(store: Hdf5Store, path: str, name: str) -> Hdf5Store:
+    """The store under the names of NetCDF."""
+    store.format = NetcdfFormat.name
+    store.location = f"{path}::{name}"
+    return store
+
+
+class NetcdfFormat:
+    """Variables in NetCDF files."""
+
+    name = "netcdf"
+    suffixes = _SUFFIXES
+    checksum = "fletcher32"
+
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
+        """Whether it is HDF5 with an ending of NetCDF, or with the mark of a NetCDF library."""
+        if not HDF5.probe(path, medium=medium):
+            return False
+        return path.lower().endswith(_SUFFIXES) or PROPERTIES.encode() in read_head(medium, path, _HEAD_BYTES)[0]
+
+    # ---------------------------------------------------------------- reading
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
+        """A variable by its path, or the only one."""
+        if FORMAT3.probe(path, medium=medium):
+            return FORMAT3.open(path, inner, allow, medium=medium)
+        opened = _survey(path, "", allow, medium)
+        name = "/".join(parts_of(inner))
+        table = opened.tree.tables.get(name)
+        if table is not None:
+            raise FormatError(f"{path}::{name}: {table.why}")
+        if any(group.startswith(name) for group in opened.tree.groups if name and name in opened.tree.groups):
+            inside = [one for one in opened.tree.arrays if one.startswith(f"{name}/")]
+            raise FormatError(f"{path}::{name} is a group: add ::NAME, one of {', '.join(inside[:10])}")
+        return opened.array(choose_variable(path, [*opened.tree.arrays, *opened.tree.tables], name))
+
+    def open_tree(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> TreeStore:
+        """All variables below a group."""
+        if FORMAT3.probe(path, medium=medium):
+            return FORMAT3.open_tree(path, inner, allow, medium=medium)
+        return _survey(path, "/".join(parts_of(inner)), allow, medium)
+
+    def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - a single file
+        return open_with_netcdf4(path, inner)
+
+    def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
+        if FORMAT3.probe(path, medium=medium):
+            yield from FORMAT3.strangers(path, medium=medium)
+            return
+        tree = _survey(path, "", (), medium).tree
+        choose_variable(path, [*tree.arrays, *tree.tables], "")
+        used = {axis for schema in tree.arrays.values() for axis in schema.axes or ()}
+        for name, group in tree.groups.items():
+            where = f" of {name}" if name else ""
+            yield from (f"attribute {attribute}{where}" for attribute in group.attributes)
+            yield from (f"dimension {axis}{where}" for axis in group.dimensions if axis not in used)
+            if name and not any(one.startswith(f"{name}/") for one in tree.arrays):
+                yield f"group {name}"
+
+    def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = LOCAL) -> Sequence[str]:
+        if FORMAT3.probe(path, medium=medium):
+            return FORMAT3.tree_strangers(path, tree, medium=medium)
+        found = _survey(path, "", (), medium).tree
+        known = {*tree.arrays, *tree.tables, *tree.groups}
+        return [name for name in (*found.arrays, *found.tables, *found.groups) if name not in known]
+
+    # ---------------------------------------------------------------- adapting
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
+        return adapt_array(schema, asked)
+
+    def adapt_tree(self, tree: Tree, asked: Collection[str]) -> Tree:
+        return adapt_tree(tree, asked)
+
+    def layout(self, schema: Schema) -> Layout:
+        return HDF5.layout(schema)
+
+    def chunk_limits(self, codec: Codec) -> ChunkLimits:
+        return HDF5.chunk_limits(codec)
+
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:
+        """One file."""
+        HDF5.foresee(path, inner, schema, medium=medium)
+
+    # ---------------------------------------------------------------- writing
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        """A new file with one variable."""
+        _require_local(path, medium)
+        name = "/".join(parts_of(inner)) or VARIABLE
+        create_file(path, "", _single(name, schema))
+        return self.reopen(path, name, schema, medium=medium)
+
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        """Continue a variable as the last checkpoint left it."""
+        _require_local(path, medium)
+        name = "/".join(parts_of(inner)) or VARIABLE
+        return _named(HDF5.reopen(path, _stored_name(path, name), schema, medium=medium), path, name)
+
+    def create_tree(self, path: str, inner: str, tree: Tree, *, medium: Medium = LOCAL) -> None:
+        _require_local(path, medium)
+        create_file(path, "/".join(parts_of(inner)), tree)
+
+    def write_rows(
+        self,
+        path: str,
+        inner: str,  # noqa: ARG002 - there are no tables, here and below
+        name: str,
+        tree: Tree,  # noqa: ARG002
+        start: int,  # noqa: ARG002
+        rows: npt.NDArray[Any],  # noqa: ARG002
+        *,
+        medium: Medium = LOCAL,  # noqa: ARG002
+    ) -> None:
+        raise UsageError(f"{path}: NetCDF files of reblock cannot hold {show(name)}")
+
+    def commit_tree(
+        self,
+        path: str,
+        inner: str,  # noqa: ARG002 - everything is complete since its creation
+        tree: Tree,  # noqa: ARG002
+        records: Mapping[str, Record],  # noqa: ARG002
+        record: Record = NO_RECORD,  # noqa: ARG002
+        *,
+        medium: Medium = LOCAL,
+    ) -> None:
+        medium.sync(path)
+        medium.sync_name(path)
+
+
+def _survey(path: str, inner: str, allow: Sequence[str], medium: Medium) -> NetcdfTree:
+    _require_local(path, medium)
+    roots = FileRoots.of(path, allow)
+    _, size = read_head(LOCAL, path, 0)
+    with failures("open", path):
+        if signature_offset(path) is None:
+            raise FormatError(f"{path} is not a NetCDF file: it begins neither with CDF nor with an HDF5 signature")
+    with closing(Reader(path)) as reader:
+        nodes = reader.survey(inner)
+    with failures("open", path):
+        return NetcdfTree(path, inner, read_survey(nodes, path, inner, size, roots), tuple(allow))
+
+
+def _stored_name(path: str, name: str) -> str:
+    """The path of a variable's dataset in a file that is being written."""
+    found = _survey(path, "", (), LOCAL).survey.datasets
+    if name not in found:
+        raise StorageError(f"{path} has no variable {show(name)} to be continued")
+    return found[name]
+
+
+def _single(name: str, schema: Schema) -> Tree:
+    """The tree of one adapted array."""
+    group = name.rpartition("/")[0]
+    lengths = dict(zip(schema.axes or (), schema.shape, strict=True))
+    dimensions = {axis: Dimension(length) for axis, length in lengths.items()}
+    groups = {"": GroupSchema()}
+    parts = parts_of(group)
+    groups |= {"/".join(parts[: n + 1]): GroupSchema() for n in range(len(parts))}
+    groups[group] = GroupSchema({}, dimensions)
+    return Tree(groups, {name: schema})
+
+
+def _require_local(path: str, medium: Medium) -> None:
+    if not medium.is_local:
+        raise UsageError(f"{path}: NetCDF-4 needs a local file, which is not to be had in {medium.name}; zarr would do")
+
+
+#: Found by the registry.
+FORMAT = NetcdfFormat()

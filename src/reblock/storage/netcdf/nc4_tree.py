@@ -1,0 +1,246 @@
+"""The tree of a NetCDF-4 file from its HDF5 objects: dimensions are no variables, marks are no attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from reblock.errors import FormatError, ReblockError
+from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree
+from reblock.model.roots import Roots
+from reblock.model.schema import Schema
+from reblock.storage.checks import check_shape
+from reblock.storage.conventions import is_tie, tie_note
+from reblock.storage.hdf5.metadata import describe
+from reblock.storage.hdf5.sandbox.wire import unpack
+from reblock.storage.netcdf.marks import (
+    COORDINATES,
+    DIMENSION_NUMBER,
+    NOT_A_SCALE,
+    PHANTOM,
+    PROPERTIES,
+    SharedAxis,
+    find_dimension,
+)
+
+_SCALE = b"DIMENSION_SCALE"
+#: Why a variable that is shorter than its dimension cannot be read.
+_SHORT = (
+    "its axis {axis!r} has {found:,} of {length:,} elements, the rest is fill: `nccopy` makes a file with all of them"
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A NetCDF-4 file, or a group of it, as it was surveyed."""
+
+    tree: Tree
+    """What it holds."""
+    datasets: Mapping[str, str] = field(repr=False)
+    """Paths of the datasets of variables, from the top of the file."""
+    marked: bool
+    """Whether the file has marks of NetCDF, beside dimension scales."""
+
+
+class _Scale:
+    """A dataset that is a dimension scale."""
+
+    def __init__(self, node: Mapping[str, Any], values: Mapping[str, Any], number: int) -> None:
+        self.path = str(node["name"])
+        self.group, _, self.name = self.path.rpartition("/")
+        self.address = int(node["address"])
+        name = values.get("NAME", b"")
+        self.phantom = _text(name).startswith(PHANTOM)
+        found = values.get(DIMENSION_NUMBER)
+        self.number = int(found) if isinstance(found, np.integer) else number
+        shape = check_shape(node["shape"] or [0], where=self.path)
+        self.length = shape[0] if shape else 1
+        self.unlimited = bool(node["unlimited"] and node["unlimited"][0])
+
+
+def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size: int, roots: Roots) -> Survey:
+    """The tree of surveyed nodes; `size` is the file's bytes."""
+    values = {str(node["name"]): _values(node) for node in nodes if "attributes" in node}
+    datasets = [node for node in nodes if node["kind"] == "dataset"]
+    scales = [
+        _Scale(node, values[node["name"]], 1 << 40 | number)
+        for number, node in enumerate(datasets)
+        if _text(values[node["name"]].get("CLASS", b"")).rstrip("\0") == _SCALE.decode() and node["shape"]
+    ]
+    phantoms = {scale.path for scale in scales if scale.phantom}
+    names = {node["name"]: _variable_name(node["name"], phantoms) for node in datasets if node["name"] not in phantoms}
+    axes = {node["name"]: _axes(node, values[node["name"]], scales) for node in datasets if node["name"] in names}
+    places = _places(scales, datasets, names, axes)
+    notes = [
+        f"{node['name']} is a link or a second name, which is not followed"
+        for node in nodes
+        if node["kind"] in ("link", "again")
+    ]
+    arrays: dict[str, Schema] = {}
+    tables: dict[str, TableSchema] = {}
+    for node in datasets:
+        if node["name"] not in names:
+            continue
+        name = names[node["name"]]
+        schema = _schema(node, values[node["name"]], axes[node["name"]], places, path, inner, size, roots)
+        if isinstance(schema, Schema):
+            arrays[name] = schema
+        else:
+            tables[name] = schema
+    ordered = sorted(places.values(), key=lambda one: one.number)
+    groups = {
+        name: GroupSchema(
+            without_marks(values[name]), {place.name: place.dimension for place in ordered if place.group == name}
+        )
+        for name in (str(node["name"]) for node in nodes if node["kind"] == "group")
+    }
+    for node in nodes:
+        if node["kind"] == "group":
+            notes += _notes(node)
+    marked = (
+        PROPERTIES in values.get("", {}) or bool(phantoms) or any(DIMENSION_NUMBER in one for one in values.values())
+    )
+    prefix = f"{inner}/" if inner else ""
+    return Survey(
+        Tree(groups, arrays, tables, tuple(notes)),
+        {name: f"{prefix}{stored}" for stored, name in names.items()},
+        marked,
+    )
+
+
+# ---------------------------------------------------------------- dimensions
+def _places(
+    scales: Sequence[_Scale],
+    datasets: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str],
+    axes: Mapping[str, Sequence[_Scale | None]],
+) -> dict[str, SharedAxis]:
+    """The dimensions; an unlimited one is as long as the longest variable that has it."""
+    lengths = {scale.path: scale.length for scale in scales}
+    for node in datasets:
+        if node["name"] not in names:
+            continue
+        for scale, length in zip(axes[node["name"]], node["shape"] or (), strict=False):
+            if scale is not None and scale.unlimited:
+                lengths[scale.path] = max(lengths[scale.path], int(length))
+    return {
+        scale.path: SharedAxis(scale.group, scale.name, scale.number, Dimension(lengths[scale.path], scale.unlimited))
+        for scale in scales
+    }
+
+
+def _axes(node: Mapping[str, Any], values: Mapping[str, Any], scales: Sequence[_Scale]) -> list[_Scale | None]:
+    """The scale of each axis of a dataset."""
+    rank = len(node["shape"] or ())
+    own = next((scale for scale in scales if scale.path == node["name"]), None)
+    numbers = values.get(COORDINATES)
+    if own is not None:
+        if rank > 1 and isinstance(numbers, np.ndarray) and numbers.shape == (rank,):
+            numbered = {scale.number: scale for scale in scales}
+            return [numbered.get(int(number)) for number in numbers]
+        return [own, *[None] * (rank - 1)]
+    addresses = node["scales"]
+    if not isinstance(addresses, list) or len(addresses) != rank:
+        return [None] * rank
+    # Dimensions are visible in their own group and below.
+    found = {scale.address: scale for scale in scales if _is_below(node["name"], scale.group)}
+    return [found.get(address) for address in addresses]
+
+
+def _is_below(name: str, group: str) -> bool:
+    return not group or name.startswith(f"{group}/")
+
+
+def _variable_name(name: str, phantoms: set[str]) -> str:
+    group, _, last = name.rpartition("/")
+    if not last.startswith(NOT_A_SCALE):
+        return name
+    plain = last.removeprefix(NOT_A_SCALE)
+    full = f"{group}/{plain}" if group else plain
+    return full if full in phantoms else name
+
+
+# ---------------------------------------------------------------- variables
+def _schema(
+    node: Mapping[str, Any],
+    values: Mapping[str, Any],
+    scales: Sequence[_Scale | None],
+    places: Mapping[str, SharedAxis],
+    path: str,
+    inner: str,
+    size: int,
+    roots: Roots,
+) -> Schema | TableSchema:
+    """A variable; a table with the reason if it cannot be read as an array."""
+    shape = tuple(int(n) for n in node["shape"] or ())
+    group = node["name"].rpartition("/")[0]
+    named = None
+    if scales and all(scale is not None for scale in scales):
+        named = tuple(scale.name for scale in scales if scale is not None)
+    attributes = without_marks(values)
+    why, schema = str(node["why"]), None
+    if node["facts"] is not None:
+        try:
+            schema, _ = describe(node["facts"], path, f"{inner}/{node['name']}" if inner else node["name"], size, roots)
+        except ReblockError as error:
+            why = error.message
+    if named and not why:
+        for axis, found in zip(named, shape, strict=True):
+            place = find_dimension(places, group, axis)
+            if place is not None and place.dimension.length != found:
+                why = _SHORT.format(axis=axis, found=found, length=place.dimension.length)
+    if schema is None or why:
+        kind = "text" if node["text"] else str(node["type"])
+        return TableSchema(shape, np.dtype(object), kind, attributes=attributes, axes=named, why=why)
+    axes = named if named or any(scales) else schema.axes
+    return replace(schema, attributes=attributes, axes=axes, netcdf=True, notes=_kept_notes(schema.notes))
+
+
+def _kept_notes(notes: Sequence[str]) -> tuple[str, ...]:
+    """Notes without those on marks, which are kept in other ways."""
+    ties = {
+        tie_note(name)
+        for name in ("DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", COORDINATES, DIMENSION_NUMBER)
+    }
+    return tuple(note for note in notes if note not in ties)
+
+
+def _notes(node: Mapping[str, Any]) -> list[str]:
+    where = f" of group {node['name']}" if node["name"] else ""
+    found = [
+        f"attribute {name!r}{where} is not kept: {why}" for name, why in node["problems"].items() if not is_tie(name)
+    ]
+    return [*map(str, node["notes"]), *found]
+
+
+# ---------------------------------------------------------------- attributes
+def _values(node: Mapping[str, Any]) -> dict[str, Any]:
+    found = node["attributes"]
+    if not isinstance(found, Mapping):
+        raise FormatError(f"{node['name']}: attributes must be an object")
+    return {str(name): unpack(value) for name, value in found.items()}
+
+
+def without_marks(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that NetCDF shows, in its forms."""
+    scale = ("CLASS", "NAME") if _text(values.get("CLASS", b"")).rstrip("\0") == _SCALE.decode() else ()
+    return {name: _form(value) for name, value in values.items() if not is_tie(name) and name not in scale}
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, np.generic):
+        return np.array([value])
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
+        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value.ravel().tolist()]
+    return value
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
