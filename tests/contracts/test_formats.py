@@ -74,12 +74,22 @@ class TestHdf5Inner(ByName):
     inner = "group/array"
 
 
+<<<<<<< HEAD
 class TestNifti(ByName):
     name = "nifti"
 
 
 class TestNiftiGz(ByName):
     name = "nifti_gz"
+=======
+class TestTiff(ByName):
+    name = "tiff"
+    codecs = (*ByName.codecs, "lzw", "rle", "lzma", "predictor+zlib:4", "predictor+lzw")
+
+
+class TestOmeTiff(ByName):
+    name = "ometiff"
+>>>>>>> c1aa095 (Read and write TIFF, BigTIFF and OME-TIFF)
 
 
 class TestNetcdf(ByName):
@@ -153,6 +163,14 @@ class TestZarr2InMemory(InMemory):
 class TestZarrInnerInMemory(InMemory):
     name = "zarr"
     inner = "group/array"
+
+
+class TestTiffInMemory(InMemory):
+    name = "tiff"
+
+
+class TestOmeTiffInMemory(InMemory):
+    name = "ometiff"
 
 
 def test_every_format_is_tested() -> None:

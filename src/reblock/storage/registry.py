@@ -91,6 +91,20 @@ _OWN = (
         "pip install 'reblock[neuro]'",
     ),
     FormatEntry(
+        "tiff",
+        "reblock.storage.tiff.format:FORMAT",
+        (".tif", ".tiff"),
+        ("tifffile",),
+        "pip install 'reblock[tiff]'",
+    ),
+    FormatEntry(
+        "ometiff",
+        "reblock.storage.tiff.format:FORMAT_OME",
+        (".ome.tif", ".ome.tiff"),
+        ("tifffile",),
+        "pip install 'reblock[tiff]'",
+    ),
+    FormatEntry(
         "postgres",
         "reblock.storage.postgres.format:FORMAT",
         (),

@@ -197,6 +197,8 @@ class RegisteredCodec:
     divide: Divider | None = None
     """How it divides chunks into parts; None = it does not."""
     # numcodecs
+    in_numcodecs: bool = True
+    """Whether numcodecs has it, so that Zarr metadata may name it."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our names for numcodecs' settings, if they differ."""
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Decoder
-from reblock.storage.codecs import blosc, checksums, filters, plain, shuffle, streams, zstd
+from reblock.storage.codecs import blosc, by_imagecodecs, checksums, filters, plain, predictor, shuffle, streams, zstd
 from reblock.storage.codecs.registration import Divider, RegisteredCodec, Role
 
 #: By name.
@@ -13,6 +13,7 @@ CODECS: dict[str, RegisteredCodec] = {
     for one in (
         *(blosc.CODEC, zstd.CODEC, streams.GZIP, streams.ZLIB, streams.BZ2, streams.LZMA),
         *(plain.LZ4, plain.BASE64, shuffle.CODEC, *checksums.CODECS, *filters.CODECS),
+        *(predictor.CODEC, by_imagecodecs.LZW, by_imagecodecs.RLE),
     )
 }
 
@@ -26,8 +27,11 @@ def find(name: str) -> RegisteredCodec:
 
 
 def check(stage: Stage) -> None:
-    """Raise ValueError for a stage without a registration, or with invalid settings."""
-    find(stage.name).check(stage)
+    """Raise ValueError for a stage that numcodecs lacks, or with invalid settings."""
+    found = find(stage.name)
+    if not found.in_numcodecs:
+        raise ValueError(f"codec {stage.name!r} is one of TIFF")
+    found.check(stage)
 
 
 def has_role(stage: Stage, role: Role) -> bool:

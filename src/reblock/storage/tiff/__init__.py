@@ -1,0 +1,1 @@
+"""TIFF, BigTIFF and OME-TIFF: pages of strips or tiles in one file."""
