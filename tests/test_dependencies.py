@@ -27,6 +27,8 @@ OPTIONAL = {
     "netCDF4": {SOURCE / "storage" / "netcdf" / "library.py"},
     "nibabel": {NIFTI / f"{name}.py" for name in ("adapt", "header", "library")},
     "psycopg": {MEDIA / f"postgres{name}.py" for name in ("_connections", "_handle", "_workspace")},
+    "imagecodecs": {SOURCE / "storage" / "codecs" / "by_imagecodecs.py"},
+    "tifffile": {SOURCE / "storage" / "tiff" / name for name in ("structure.py", "library.py")},
     "zarr": {SOURCE / "storage" / "zarr" / "library.py", DASK / "experiment.py"},
 }
 
@@ -77,7 +79,7 @@ def test_dependencies_are_what_is_imported() -> None:
 
 def test_extras_are_what_their_features_import() -> None:
     assert set(project()["optional-dependencies"]) == {
-        *("dask", "filters", "library", "netcdf", "neuro", "postgres", "s3", "testing", "dev")
+        *("dask", "filters", "library", "netcdf", "neuro", "postgres", "s3", "testing", "tiff", "dev")
     }
     core = names(project()["dependencies"])
     testing = set().union(*(imported(file.read_text()) for file in sorted(TESTING.rglob("*.py"))))
@@ -86,7 +88,7 @@ def test_extras_are_what_their_features_import() -> None:
     assert distributions(used) - core == extra("dask") | extra("library") | {"distributed"}
     for name, places in OPTIONAL.items():
         assert all(name in imported(file.read_text()) for file in places), name
-    assert distributions(OPTIONAL) == set().union(*map(extra, ("library", "netcdf", "neuro", "postgres", "s3")))
+    assert distributions(OPTIONAL) == set().union(*map(extra, ("library", "netcdf", "neuro", "postgres", "s3", "tiff")))
     assert extra("filters") == {"hdf5plugin"}
     assert 'find_spec("hdf5plugin"' in (SOURCE / "storage" / "hdf5" / "plugins.py").read_text()
 

@@ -74,14 +74,14 @@ class TestHdf5Inner(ByName):
     inner = "group/array"
 
 
-<<<<<<< HEAD
 class TestNifti(ByName):
     name = "nifti"
 
 
 class TestNiftiGz(ByName):
     name = "nifti_gz"
-=======
+
+
 class TestTiff(ByName):
     name = "tiff"
     codecs = (*ByName.codecs, "lzw", "rle", "lzma", "predictor+zlib:4", "predictor+lzw")
@@ -89,7 +89,6 @@ class TestTiff(ByName):
 
 class TestOmeTiff(ByName):
     name = "ometiff"
->>>>>>> c1aa095 (Read and write TIFF, BigTIFF and OME-TIFF)
 
 
 class TestNetcdf(ByName):

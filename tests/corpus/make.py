@@ -16,6 +16,7 @@ import corpus.blocks
 import corpus.encoded
 import corpus.hdf5
 import corpus.npy
+import corpus.tiff
 import corpus.zarr  # noqa: F401 - each adds its cases
 from corpus.cases import CASES, Case
 

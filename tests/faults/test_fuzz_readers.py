@@ -96,6 +96,17 @@ def _nifti(ending: str, kind: Any = nibabel.Nifti1Image) -> Callable[[Path], str
     return make
 
 
+def _tiff(name: str = "x.tif", **options: Any) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        big = np.tile(SAMPLE, (3, 6, 6))
+        np.save(folder / "x.npy", big)
+        reblock.repartition(folder / "x.npy", folder / name, **options)
+        (folder / "x.npy").unlink()
+        return name
+
+    return make
+
+
 CHUNKED = {"chunks": (4, 4)}
 READERS: dict[str, Callable[[Path], str]] = {
     "npy": _npy,
@@ -109,6 +120,11 @@ READERS: dict[str, Callable[[Path], str]] = {
     "nifti-2": _nifti(".nii", nibabel.Nifti2Image),
     "nifti-pair": _nifti(".img", nibabel.Nifti1Pair),
     "nifti-gz": _nifti(".nii.gz"),
+    "tiff-strips": _tiff(),
+    "tiff-tiles": _tiff(chunks=(1, 16, 16)),
+    "tiff-zlib": _tiff(chunks=(1, 16, 16), codec="predictor+zlib:1"),
+    "tiff-lzw": _tiff(codec="lzw"),
+    "tiff-ome": _tiff("x.ome.tif"),
     "hdf5-contiguous": _hdf5(),
     "hdf5-chunked": _hdf5(**CHUNKED),
     "hdf5-gzip": _hdf5(**CHUNKED, compression="gzip"),

@@ -12,10 +12,6 @@ import reblock
 from reblock.errors import FormatError
 
 HEADS = {
-    "x.tif": (b"II*\0\x08\0\0\0", "a TIFF file", "tifffile"),
-    "y.tif": (b"MM\0*\0\0\0\x08", "a TIFF file", "tifffile"),
-    "big.tif": (b"II+\0\x08\0\0\0", "a BigTIFF file", "tifffile"),
-    "large.tif": (b"MM\0+\0\x08\0\0", "a BigTIFF file", "tifffile"),
     "x.mnc.gz": (gzip.compress(b"CDF"), "a compressed MINC file", "gunzip"),
     "x.gz": (gzip.compress(b"x"), "a gzip file", "gunzip"),
     "x.fits": (b"SIMPLE  =                    T", "a FITS file", "astropy"),

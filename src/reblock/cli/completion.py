@@ -10,7 +10,18 @@ from click.shell_completion import CompletionItem
 #: Returns the completions of a word.
 Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-_CODECS = ("none", "zstd:3", "gzip:4", "lzf", "shuffle+gzip:4", "blosc:zstd:5", "blosc:lz4:5:shuffle", "crc32c")
+_CODECS = (
+    "none",
+    "zstd:3",
+    "gzip:4",
+    "lzf",
+    "lzw",
+    "predictor+zlib:4",
+    "shuffle+gzip:4",
+    "blosc:zstd:5",
+    "blosc:lz4:5:shuffle",
+    "crc32c",
+)
 
 
 def files(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -27,7 +27,6 @@ class Stranger(NamedTuple):
     """Endings of such files; none = any."""
 
 
-_TIFF = "`numpy.save('{stem}.npy', tifffile.imread('{path}'))` makes a file that it can"
 _IMAGE = "`numpy.save('{stem}.npy', PIL.Image.open('{path}'))` makes a file that it can"
 _FITS = "`numpy.save('{stem}.npy', astropy.io.fits.getdata('{path}'))` makes a file that it can"
 _DICOM = "`numpy.save('{stem}.npy', pydicom.dcmread('{path}').pixel_array)` makes a file that it can"
@@ -37,10 +36,6 @@ _GUNZIP = "`gunzip -k {path}` makes one to look at"
 
 #: The first match counts; formats that differ only by ending come first.
 _STRANGERS = (
-    Stranger("a TIFF file", b"II*\0", _TIFF),
-    Stranger("a TIFF file", b"MM\0*", _TIFF),
-    Stranger("a BigTIFF file", b"II+\0", _TIFF),
-    Stranger("a BigTIFF file", b"MM\0+", _TIFF),
     Stranger("a compressed MINC file", b"\x1f\x8b", _GUNZIP, suffixes=(".mnc.gz",)),
     Stranger("a FITS file", b"SIMPLE  =", _FITS),
     Stranger("a GRIB file", b"GRIB", "`cdo -f nc4 copy {path} {stem}.h5` makes a file that it can"),

@@ -32,7 +32,7 @@ _MAX_SIDE = (1 << 32) - 1
 _STRIP_BYTES, _TILE_BYTES = 1 << 18, 1 << 16
 
 
-class _Adapter:
+class _PageAdapter:
     """Adapts one schema; what cannot be kept is an error if it was requested, otherwise a note."""
 
     def __init__(self, schema: Schema, asked: Collection[str], *, ome: bool) -> None:
@@ -52,7 +52,8 @@ class _Adapter:
             raise UsageError(f"{self.name}: {problem}")
         if dtype.kind not in "iufc" or dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8):
             raise UsageError(
-                f"{self.name} holds integers, floating point and complex numbers, not {dtype}; try {option('dtype', 'u1')}"
+                f"{self.name} holds integers, floating point and complex numbers, not {dtype}; "
+                f"try {option('dtype', 'u1')}"
             )
         if self.ome and dtype.str[1:] not in OME_TYPES:
             raise UsageError(
@@ -69,7 +70,9 @@ class _Adapter:
         if max(sides, default=1) > _MAX_SIDE:
             raise UsageError(f"{self.name} holds pages of at most {_MAX_SIDE:,} rows and columns, not {sides}")
         if pages > MAX_PAGES:
-            raise UsageError(f"{self.name}: {pages:,} pages, the limit is {MAX_PAGES:,}; transpose the axes, or use zarr")
+            raise UsageError(
+                f"{self.name}: {pages:,} pages, the limit is {MAX_PAGES:,}; transpose the axes, or use zarr"
+            )
         if self.ome:
             ome_letters(self.schema)
 
@@ -107,8 +110,8 @@ class _Adapter:
         if any(not _same(*three) for three in zip(made, wanted, schema.shape, strict=True)):
             self.give_up(
                 "chunks",
-                f"chunks {chunk_text(schema.chunks)} are not possible: {self.name} cuts pages into strips of whole rows, "
-                f"or into tiles of multiples of {TILE_STEP}; {chunk_text(made)} are",
+                f"chunks {chunk_text(schema.chunks)} are not possible: {self.name} cuts pages into strips of whole "
+                f"rows, or into tiles of multiples of {TILE_STEP}; {chunk_text(made)} are",
                 "these are used",
             )
         return tuple(made)
@@ -117,7 +120,10 @@ class _Adapter:
         """Whether chunks are strips or tiles, such as those of another TIFF file."""
         shape = self.schema.shape
         strips = made[last - 1] == shape[last - 1]
-        tiles = all(n % TILE_STEP == 0 or n == length for n, length in zip(made[last - 2 : last], shape[last - 2 : last], strict=True))
+        tiles = all(
+            n % TILE_STEP == 0 or n == length
+            for n, length in zip(made[last - 2 : last], shape[last - 2 : last], strict=True)
+        )
         return max(lengths[: last - 2], default=1) == 1 and (strips or tiles)
 
     def _usual(self, made: list[int], sides: tuple[int, ...], codec: Codec) -> list[int]:
@@ -217,7 +223,7 @@ def _stage(stage: Stage) -> Stage | None:
 
 def adapt_schema(schema: Schema, asked: Collection[str], *, ome: bool) -> Schema:
     """The nearest schema that a file can hold."""
-    adapter = _Adapter(schema, asked, ome=ome)
+    adapter = _PageAdapter(schema, asked, ome=ome)
     adapter.check_type()
     named = replace(schema, axes=adapter.axes())
     adapter.schema = named

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reblock.model.schema import Schema
 from reblock.storage.tiff.adapt import COMPRESSORS
-from reblock.storage.tiff.geometry import Pages
+from reblock.storage.tiff.geometry import TiffPages
 from reblock.storage.tiff.handle import Kind
 from reblock.storage.tiff.tags import ASCII, CODES, DESCRIPTION, LONG, LONG8, RATIONAL, SHORT, Tag
 
@@ -23,7 +23,7 @@ _PAGE_BYTES = 1024
 
 def kind_of(schema: Schema, data_bytes: int) -> Kind:
     """BigTIFF for files that may be longer than 4 GiB."""
-    pages = Pages(schema)
+    pages = TiffPages(schema)
     total = data_bytes + pages.count * _PAGE_BYTES + pages.grid.count * 16 + (64 << 20)
     return Kind(">" if schema.dtype.str[0] == ">" else "<", big=total >= 1 << 32)
 
@@ -45,18 +45,18 @@ def directories(
     first_tags: list[Tag],
 ) -> Iterator[bytes]:
     """The bytes of all directories, page by page, if the first begins at a byte."""
-    pages = Pages(schema)
+    pages = TiffPages(schema)
     fixed = _tags_of_page(schema, pages)
-    place = start
-    for number in range(pages.count):
-        here = slice(number * pages.per_page, (number + 1) * pages.per_page)
+    place, count, per_page = start, pages.count, pages.per_page
+    for number in range(count):
+        here = slice(number * per_page, (number + 1) * per_page)
         tags = [*fixed, *_tags_of_places(pages, kind, offsets[here], counts[here]), *(first_tags if not number else ())]
-        made = _directory(sorted(tags), kind, place, last=number == pages.count - 1)
+        made = _directory(sorted(tags), kind, place, last=number == count - 1)
         place += len(made)
         yield made
 
 
-def _tags_of_page(schema: Schema, pages: Pages) -> list[Tag]:
+def _tags_of_page(schema: Schema, pages: TiffPages) -> list[Tag]:
     """Tags that all pages share."""
     dtype, samples = schema.dtype, pages.samples
     (height, width), (rows, columns) = pages.size, pages.segment
@@ -85,7 +85,7 @@ def _tags_of_page(schema: Schema, pages: Pages) -> list[Tag]:
     return [*tags, Tag(278, LONG, (rows,))]
 
 
-def _tags_of_places(pages: Pages, kind: Kind, offsets: Any, counts: Any) -> list[Tag]:
+def _tags_of_places(pages: TiffPages, kind: Kind, offsets: Any, counts: Any) -> list[Tag]:
     """Tags with the places of segments."""
     where, size = (324, 325) if pages.tiled else (273, 279)
     wide = LONG8 if kind.big else LONG

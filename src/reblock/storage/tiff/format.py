@@ -16,7 +16,7 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import is_file, read_head
 from reblock.storage.tiff import writer
 from reblock.storage.tiff.adapt import MAX_SEGMENT_BYTES, adapt_schema
-from reblock.storage.tiff.geometry import Pages
+from reblock.storage.tiff.geometry import TiffPages
 from reblock.storage.tiff.handle import MAGIC
 from reblock.storage.tiff.library import open_with_tifffile
 from reblock.storage.tiff.store import TiffStore
@@ -55,7 +55,7 @@ class TiffFormat:
         return adapt_schema(schema, asked, ome=self.ome)
 
     def layout(self, schema: Schema) -> Layout:
-        return Pages(schema).layout
+        return TiffPages(schema).layout
 
     def chunk_limits(self, codec: Codec) -> ChunkLimits:  # noqa: ARG002 - the same for all
         return ChunkLimits(most_bytes=MAX_SEGMENT_BYTES)

@@ -31,7 +31,7 @@ def has_samples(schema: Schema) -> bool:
 
 
 @dataclass(frozen=True)
-class Pages:
+class TiffPages:
     """The pages of an adapted schema."""
 
     schema: Schema

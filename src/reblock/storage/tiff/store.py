@@ -26,7 +26,7 @@ from reblock.storage.codecs.predictor import usual_kind
 from reblock.storage.codecs.registry import decoder
 from reblock.storage.media.local import LOCAL
 from reblock.storage.tiff.jpeg import check_jpeg
-from reblock.storage.tiff.structure import Run, Structure, choose_series, open_tifffile
+from reblock.storage.tiff.structure import RunOfBytes, Structure, choose_series, open_tifffile
 
 #: Units whose stored sizes are kept, where one is larger than codecs make them.
 _MOST_SIZES = 32
@@ -81,7 +81,7 @@ class TiffStore(ByExtent):
         return Schema(
             found.shape,
             found.dtype,
-            _page_cuts(found.shape, found.pages) if found.run is Run.PAGE else found.cuts,
+            _page_cuts(found.shape, found.pages) if found.run is RunOfBytes.PAGE else found.cuts,
             codec=found.codec,
             fill_value=found.fill,
             attributes=found.attributes,
@@ -93,9 +93,9 @@ class TiffStore(ByExtent):
     @cached_property
     def layout(self) -> Layout:
         found = self.structure
-        if found.run is Run.ARRAY:
+        if found.run is RunOfBytes.ARRAY:
             return Layout.raw(found.dtype, Grid.whole(found.shape))
-        if found.run is Run.PAGE:
+        if found.run is RunOfBytes.PAGE:
             return Layout.raw(found.dtype, Grid.of(found.shape, self.schema.chunks))
         grid = Grid.of(found.shape, found.cuts, padded=found.tiled)
         layout = layout_of(found.dtype, grid, found.codec, found.row)
@@ -140,7 +140,7 @@ class TiffStore(ByExtent):
 
     # ---------------------------------------------------------------- where bytes lie
     def extents(self, index: Index, units: Sequence[Index], read: Read) -> Sequence[Extent | None]:  # noqa: ARG002 - the places are known
-        if self.structure.run is not Run.SEGMENT:
+        if self.structure.run is not RunOfBytes.SEGMENT:
             place = self.place(index)
             return [place if place.offset else None for _ in units]
         return [self._extent(unit) for unit in units]
@@ -205,7 +205,7 @@ class TiffStore(ByExtent):
 
     @cached_property
     def _function(self) -> tuple[Any, dict[str, Any]]:
-        """tifffile's function that decodes segments, and its arguments."""
+        """The function of tifffile that decodes segments, and its arguments."""
         with open_tifffile(self.path, self.medium, self.roots) as (tif, _, _):
             page = choose_series(tif, self.inner, self.path).keyframe
             jpeg = {"jpegtables": page.jpegtables, "jpegheader": page.jpegheader} if page.compression == 7 else {}

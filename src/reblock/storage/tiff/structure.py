@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from reblock.model.codec import Codec, Stage
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record
-from reblock.storage.checks import check_dtype, check_shape, show
+from reblock.storage.checks import check_chunks, check_dtype, check_shape, show
 from reblock.storage.codecs.predictor import FLOATING, HORIZONTAL, usual_kind
 from reblock.storage.tiff.description import Told, check_ome, is_xml, read_ours
 from reblock.storage.tiff.handle import check_directories, opened, silence
@@ -31,8 +31,13 @@ from reblock.storage.tiff.tags import DESCRIPTION, MAX_TEXT, attributes_of
 Integers = npt.NDArray[np.int64]
 #: Compressions that are decoded here, by their number.
 CODECS = {
-    **{5: Stage.of("lzw"), 8: Stage.of("zlib", level=6), 32946: Stage.of("zlib", level=6)},
-    **{32773: Stage.of("rle"), 34925: Stage.of("lzma"), 50000: Stage.of("zstd"), 34926: Stage.of("zstd")},
+    5: Stage.of("lzw"),
+    8: Stage.of("zlib", level=6),
+    32773: Stage.of("rle"),
+    32946: Stage.of("zlib", level=6),
+    34925: Stage.of("lzma"),
+    34926: Stage.of("zstd"),
+    50000: Stage.of("zstd"),
 }
 #: Compressions that tifffile decodes, by their number: segments of known size, whatever their bytes say.
 _BY_TIFFFILE = {2: "ccitt", 3: "ccitt", 4: "ccitt", 7: "jpeg"}
@@ -41,7 +46,7 @@ _PREDICTORS = {2: HORIZONTAL, 3: FLOATING}
 _MAX_SEGMENTS = 1 << 28
 
 
-class Run(Enum):
+class RunOfBytes(Enum):
     """Pieces of an array that are one run of bytes each."""
 
     SEGMENT = "segment"
@@ -72,7 +77,7 @@ class Structure:
     """How a segment is encoded."""
     by_tifffile: bool
     """Whether tifffile decodes segments."""
-    run: Run
+    run: RunOfBytes
     """The largest pieces of the array that are one run of raw bytes each."""
     pages: int
     """Number of pages."""
@@ -97,7 +102,7 @@ def read_structure(path: str, inner: str, medium: Medium, roots: Roots | None) -
     with open_tifffile(path, medium, roots) as (tif, pages, size):
         text = _description(tif.pages[0])
         ome = is_xml(text)
-        document = check_ome(text, pages, path) if ome else text
+        document = check_ome(text, pages, max(int(tif.pages[0].samplesperpixel), 1), path) if ome else text
         series = choose_series(tif, inner, path)
         return _structure(path, tif, series, (pages, size), _told(series, document), ome=ome, text=text)
 
@@ -113,7 +118,7 @@ def open_tifffile(path: str, medium: Medium, roots: Roots | None = None) -> Iter
         file.seek(0)
         try:
             # OME-XML may name other files, which are not opened.
-            with tifffile.TiffFile(file, name=path.rpartition("/")[2], _multifile=False) as tif:
+            with tifffile.TiffFile(cast("Any", file), name=path.rpartition("/")[2], _multifile=False) as tif:
                 yield tif, pages, file.size
         except (ReblockError, OSError):
             raise
@@ -141,7 +146,9 @@ def choose_series(tif: Any, inner: str, path: str) -> Any:
         chosen = levels[number]
         levels = list(chosen.levels)
     if len(parts) > 2:
-        raise FormatError(f"{path}: {show(inner)} is not an array, which is named as 0, or 0/1 for a level of a pyramid")
+        raise FormatError(
+            f"{path}: {show(inner)} is not an array, which is named as 0, or 0/1 for a level of a pyramid"
+        )
     return chosen
 
 
@@ -176,13 +183,14 @@ def _structure(
     cuts = _cuts(shape, page, len(series), path, follows=follows)
     if cuts is None:
         raise FormatError(f"{path}: pages of {tuple(page.shape)} do not make up an array of {shape}")
+    check_chunks(cuts, shape, dtype.itemsize, where=path, what="strips or tiles")
     if follows:
-        run = Run.ARRAY
+        run = RunOfBytes.ARRAY
         offsets, counts = np.array([[series.dataoffset]]), np.array([[prod(shape) * dtype.itemsize]])
     else:
         offsets, counts = _places(series, path)
         _check_places(offsets, counts, size, path)
-        run = Run.SEGMENT if codec else _find_run(offsets, counts, page, dtype.itemsize, path)
+        run = RunOfBytes.SEGMENT if codec else _find_run(offsets, counts, page, dtype.itemsize, path)
     return Structure(
         shape=shape,
         dtype=dtype,
@@ -222,7 +230,8 @@ def _codec(page: Any, path: str) -> tuple[Codec, bool]:
         return Codec((Stage.of(name, bits=int(page.bitspersample)),)), True
     name = getattr(page.compression, "name", str(compression))
     raise FormatError(
-        f"{path}: compression {name} is not supported; none, LZW, Deflate, PackBits, LZMA, Zstandard, CCITT and JPEG are"
+        f"{path}: compression {name} is not supported; none, LZW, Deflate, PackBits, LZMA, Zstandard, CCITT "
+        "and JPEG are"
     )
 
 
@@ -231,9 +240,7 @@ def _unusual(kind: str, dtype: np.dtype[Any]) -> dict[str, str]:
     return {} if kind == usual_kind(dtype) else {"kind": kind}
 
 
-def _cuts(
-    shape: tuple[int, ...], page: Any, pages: int, path: str, *, follows: bool
-) -> tuple[int, ...] | None:
+def _cuts(shape: tuple[int, ...], page: Any, pages: int, path: str, *, follows: bool) -> tuple[int, ...] | None:
     """Length of a segment along each axis; None if the pages are not the innermost axes of the array."""
     lengths = {"X": page.tilewidth or page.imagewidth, "Y": page.tilelength or min(page.rowsperstrip, page.imagelength)}
     lengths["S"] = 1 if page.planarconfig == 2 else page.samplesperpixel
@@ -286,12 +293,12 @@ def _report(number: int, offsets: Integers, counts: Integers, why: str, path: st
     start, length = int(offsets.flat[number]), int(counts.flat[number])
     page, segment = divmod(number, offsets.shape[1])
     raise CorruptError(
-        f"{path}: strip or tile {segment:,} of page {page:,} has {length:,} bytes at byte {start:,}, {why}: the file is "
-        "cut off, or its directory is wrong"
+        f"{path}: strip or tile {segment:,} of page {page:,} has {length:,} bytes at byte {start:,}, {why}: the file "
+        "is cut off, or its directory is wrong"
     )
 
 
-def _find_run(offsets: Integers, counts: Integers, page: Any, itemsize: int, path: str) -> Run:
+def _find_run(offsets: Integers, counts: Integers, page: Any, itemsize: int, path: str) -> RunOfBytes:
     """The largest pieces of an array that are one run of bytes each; CorruptError if raw segments are too short."""
     samples, planes = (1, int(page.samplesperpixel)) if page.planarconfig == 2 else (int(page.samplesperpixel), 1)
     width, rows, height = int(page.tilewidth or page.imagewidth), int(page.tilelength), int(page.imagelength)
@@ -308,13 +315,15 @@ def _find_run(offsets: Integers, counts: Integers, page: Any, itemsize: int, pat
         _report(number, offsets, counts, f"its elements take {int(needed[number % len(needed)]):,}", path)
     follow = bool((offsets[:, 1:] == offsets[:, :-1] + needed[:-1]).all())
     if not whole or not follow or not offsets.all():
-        return Run.SEGMENT
-    return Run.ARRAY if (offsets[1:, 0] == offsets[:-1, 0] + needed.sum()).all() else Run.PAGE
+        return RunOfBytes.SEGMENT
+    return RunOfBytes.ARRAY if (offsets[1:, 0] == offsets[:-1, 0] + needed.sum()).all() else RunOfBytes.PAGE
 
 
-def _firsts(places: Integers, run: Run) -> Integers:
+def _firsts(places: Integers, run: RunOfBytes) -> Integers:
     """The places that begin a run."""
-    return {Run.SEGMENT: places.reshape(-1), Run.PAGE: places[:, 0], Run.ARRAY: places[:1, 0]}[run].copy()
+    return {RunOfBytes.SEGMENT: places.reshape(-1), RunOfBytes.PAGE: places[:, 0], RunOfBytes.ARRAY: places[:1, 0]}[
+        run
+    ].copy()
 
 
 def _axes(series: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:

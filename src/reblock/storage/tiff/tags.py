@@ -11,13 +11,26 @@ CODES = {ASCII: "s", SHORT: "H", LONG: "I", RATIONAL: "II", DOUBLE: "d", LONG8: 
 
 #: Tags that are attributes, by name: number and type.
 HELD: dict[str, tuple[int, int]] = {
-    **{"DocumentName": (269, ASCII), "Make": (271, ASCII), "Model": (272, ASCII), "PageName": (285, ASCII)},
-    **{"XResolution": (282, RATIONAL), "YResolution": (283, RATIONAL), "ResolutionUnit": (296, SHORT)},
-    **{"Software": (305, ASCII), "DateTime": (306, ASCII), "Artist": (315, ASCII), "HostComputer": (316, ASCII)},
-    **{"Copyright": (33432, ASCII), "ModelPixelScaleTag": (33550, DOUBLE), "ModelTiepointTag": (33922, DOUBLE)},
-    **{"ModelTransformationTag": (34264, DOUBLE), "GeoKeyDirectoryTag": (34735, SHORT)},
-    **{"GeoDoubleParamsTag": (34736, DOUBLE), "GeoAsciiParamsTag": (34737, ASCII)},
-    **{"GDAL_METADATA": (42112, ASCII), "GDAL_NODATA": (42113, ASCII)},
+    "DocumentName": (269, ASCII),
+    "Make": (271, ASCII),
+    "Model": (272, ASCII),
+    "PageName": (285, ASCII),
+    "XResolution": (282, RATIONAL),
+    "YResolution": (283, RATIONAL),
+    "ResolutionUnit": (296, SHORT),
+    "Software": (305, ASCII),
+    "DateTime": (306, ASCII),
+    "Artist": (315, ASCII),
+    "HostComputer": (316, ASCII),
+    "Copyright": (33432, ASCII),
+    "ModelPixelScaleTag": (33550, DOUBLE),
+    "ModelTiepointTag": (33922, DOUBLE),
+    "ModelTransformationTag": (34264, DOUBLE),
+    "GeoKeyDirectoryTag": (34735, SHORT),
+    "GeoDoubleParamsTag": (34736, DOUBLE),
+    "GeoAsciiParamsTag": (34737, ASCII),
+    "GDAL_METADATA": (42112, ASCII),
+    "GDAL_NODATA": (42113, ASCII),
 }
 NUMBERS = {number: name for name, (number, _) in HELD.items()}
 DESCRIPTION = 270
@@ -84,7 +97,9 @@ def attributes_of(page: Any) -> tuple[dict[str, Any], list[str]]:
             lost.append(str(tag.name)[:40])
         else:
             found[NUMBERS[number]] = value
-    notes = [f"tags {', '.join(dict.fromkeys(lost[:20]))} are not kept: they have no form as attributes"] if lost else []
+    notes = (
+        [f"tags {', '.join(dict.fromkeys(lost[:20]))} are not kept: they have no form as attributes"] if lost else []
+    )
     return found, notes
 
 

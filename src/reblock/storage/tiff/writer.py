@@ -36,7 +36,7 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import read_head
 from reblock.storage.tiff.description import describe
 from reblock.storage.tiff.directory import description_tag, directories, header, kind_of
-from reblock.storage.tiff.geometry import Pages
+from reblock.storage.tiff.geometry import TiffPages
 from reblock.storage.tiff.handle import Kind
 from reblock.storage.tiff.store import encoding_of, full_codec
 from reblock.storage.tiff.tags import split_attributes
@@ -79,9 +79,9 @@ class NewTiffStore(ByExtent):
         return self.path
 
     @cached_property
-    def pages(self) -> Pages:
+    def pages(self) -> TiffPages:
         """Its pages."""
-        return Pages(self.schema)
+        return TiffPages(self.schema)
 
     @property
     def layout(self) -> Layout:
@@ -90,7 +90,11 @@ class NewTiffStore(ByExtent):
     @cached_property
     def kind(self) -> Kind:
         """TIFF or BigTIFF, and the byte order."""
-        size = self._raw_bytes if not self.schema.codec else self.pages.grid.count * most_stored_bytes(2 * self._unit_bytes)
+        size = (
+            self._raw_bytes
+            if not self.schema.codec
+            else self.pages.grid.count * most_stored_bytes(2 * self._unit_bytes)
+        )
         return kind_of(self.schema, size)
 
     @property
