@@ -146,6 +146,16 @@ def test_converting_pays_after_some_reads(tmp_path: Path) -> None:
     assert conversion.bytes == job.cost.bytes_read + job.cost.bytes_written
 
 
+@pytest.mark.parametrize("device", ["jukebox", "tape", "hdd"])
+def test_chunks_of_today_cost_what_the_same_chunks_cost_tomorrow(device: str) -> None:
+    """Also on media that are mounted and wound: distance counts for both."""
+    asked: dict[str, Any] = {"shape": (1000, 2000, 4000), "dtype": "f4", "access": "time-series,maps", "device": device}
+    best = reblock.advise(**asked).best
+    today = reblock.advise(**asked, source_chunks=best.chunks).today
+    assert today is not None
+    assert today.mean.seconds == pytest.approx(best.mean.seconds, rel=0.01)
+
+
 def test_converting_that_never_pays() -> None:
     assert Conversion.of(5.0, 1, before=1.0, after=1.0).break_even_reads is None
     assert Conversion.of(5.0, 1, before=1.0, after=2.0).break_even_reads is None

@@ -127,6 +127,9 @@ class Pricing:
         for row, one in enumerate(self.pattern.classes):
             partial = blocks[row] * unit if one.writes else 0.0
             found.seconds[row] = self._seconds(one, found, row, opens[row], partial)
+            if self._has_distance:
+                lengths = [axis.step or -(-axis.length // max(axis.count, 1)) or 1 for axis in layout.units.axes]
+                found.seconds[row] += self._distance_seconds(one, np.array([lengths], np.int64), np.array([unit]))
         return found
 
     def linear(self, block_bytes: int, order: Sequence[int] | None = None) -> AccessPrices:

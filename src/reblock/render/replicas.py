@@ -38,7 +38,8 @@ def explanation(document: Document) -> str:
     ]
     lines = [f"{plain(document['replicas'])} [{region}]: copy {document['copy']} is the cheapest"]
     lines += table(["copy", "chunks", "blocks", "bytes", "seconds"], rows, words=2)
-    return "\n".join([*lines, *fields([("damaged", one) for one in document["damaged"]])])
+    more = [("device", plain(document["device"])), *(("damaged", one) for one in document["damaged"])]
+    return "\n".join([*lines, *fields(more)])
 
 
 def read_region(document: Document) -> str:

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.api.replicas.array import ReplicaArray, open_replicas
+from reblock.api.replicas.array import ReadPrice, ReplicaArray, open_replicas
 from reblock.api.replicas.changing import changing, repair_replicas, update_replicas
 from reblock.api.replicas.making import create_replicas
 from reblock.api.replicas.reading import explain_region, read_region
 from reblock.api.replicas.record import _checksum, read_set
 from reblock.errors import LockedError, ReblockError, StorageError, TargetExistsError, UnfinishedError, UsageError
 from reblock.geometry import Box
+from reblock.runs.experience import RUNS, Sample, keep
+from reblock.storage.media.mounts import device_name
 
+#: Blocks and bytes of a read, and the name of the device.
+ReadChoice = tuple[float, float, str]
 SHAPE = (24, 30, 20)
 VALUES = np.random.default_rng(7).integers(0, 1 << 30, SHAPE, dtype="i4")
 NEW = VALUES.copy()
@@ -336,3 +341,47 @@ def test_a_record_cannot_name_other_folders(folder: str) -> None:
     path.write_text(json.dumps({**document, "check": _checksum(document)}))
     with pytest.raises(ReblockError, match="path"):
         reblock.open(f"replicas:{folder}")
+
+
+# ---------------------------------------------------------------- the device that runs have measured
+def _differ(prices: Sequence[ReadPrice]) -> bool:
+    """Whether the copy with the fewest blocks reads more bytes than another."""
+    few = min(prices, key=lambda one: one.blocks)
+    return any(one.bytes < few.bytes / 2 and one.blocks > few.blocks for one in prices)
+
+
+def test_reads_are_priced_by_the_device_that_runs_have_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose opens are slow and one that reads slowly send the same read to different copies."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("REBLOCK_CACHE", raising=False)
+    np.save("x.npy", VALUES)
+    create_replicas("x.npy", "copies", **{**OPTIONS, "device": "auto"})
+    disk = device_name(str(tmp_path))
+    assert disk is not None
+    speeds = tmp_path / "cache" / "reblock" / "speeds.json"
+    speeds.unlink(missing_ok=True)
+    array = open_replicas("copies")
+    box = next(box for box in map(random_box, map(random.Random, range(500))) if _differ(array.prices(box)))
+    region = ",".join(f"{a}:{b}" for a, b in zip(box.start, box.stop, strict=True))
+
+    def learn(quantities: dict[str, float]) -> ReadChoice:
+        speeds.unlink(missing_ok=True)
+        keep([Sample(disk, RUNS, 1.0), *(Sample(disk, name, value) for name, value in quantities.items())])
+        found = explain_region("copies", region)
+        # Every read goes to the copy that its own prices call the cheapest.
+        assert found.prices[0].seconds == min(one.seconds for one in found.prices)
+        return found.prices[0].blocks, found.prices[0].bytes, found.device
+
+    assert explain_region("copies", region).device == "nvme"
+    slow_opens = learn({"open": 10.0, "read small": 1e12, "read medium": 1e12, "read large": 1e12})
+    slow_reads = learn({"open": 1e-9, "seek": 1e-9, "read small": 10.0, "read medium": 10.0, "read large": 10.0})
+    assert slow_opens[0] <= slow_reads[0]
+    assert slow_reads[1] <= slow_opens[1]
+    assert slow_opens[:2] != slow_reads[:2]
+    assert slow_opens[2] == slow_reads[2] == f"auto: 1 run on {disk}"
+    # A device that was named is not replaced by a measured one.
+    create_replicas("x.npy", "named", **OPTIONS)
+    assert explain_region("named", region).device == "nvme"

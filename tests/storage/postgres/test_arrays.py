@@ -466,3 +466,36 @@ def test_one_array_has_one_address(server: Server) -> None:
     other = f"postgresql://reblock@/postgres?host={server.folder}&port=5432::same"
     with pytest.raises(reblock.UsageError, match="overlap"):
         reblock.repartition(url, other, chunks="4", overwrite=True)
+
+
+# ---------------------------------------------------------------- the order of rows on disk
+def test_cluster_puts_rows_and_their_bytes_in_chunk_order(url: str, sql: Callable[..., list[Any]]) -> None:
+    """As the page says: rows come in the order of writing, and one SQL command sorts them."""
+    expected = RANDOM.integers(0, 2**31, (40, 40, 40)).astype("<i4")
+    make(url, expected, chunks="10,10,10", chunk_order="2,0,1", codec="none")
+    name = url.rpartition("::")[2]
+    array = reblock.open(url, mode="r+")
+    for place in RANDOM.permutation(64)[:40]:
+        at = tuple(slice(10 * n, 10 * n + 10) for n in np.unravel_index(place, (4, 4, 4)))
+        array[at] = expected[at] = RANDOM.integers(0, 2**31, (10, 10, 10))
+    (toast,) = sql("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'reblock.objects'::regclass")[0]
+
+    def on_disk() -> tuple[list[str], list[bytes]]:
+        """Keys in the order of rows, and the first bytes of chunks in the order in which they are stored."""
+        rows = sql("SELECT key FROM reblock.objects WHERE key LIKE %s ORDER BY ctid", f"{name}/c/%")
+        stored = sql(f"SELECT substr(chunk_data, 1, 8) FROM {toast} WHERE chunk_seq = 0 ORDER BY ctid")
+        return [key for (key,) in rows], [bytes(data) for (data,) in stored]
+
+    wanted = [
+        expected[tuple(slice(10 * n, 10 * n + 10) for n in (i, j, k))].tobytes()[:8]
+        for k in range(4)
+        for i in range(4)
+        for j in range(4)
+    ]
+    keys, _ = on_disk()
+    assert keys != sorted(keys)
+    sql("CLUSTER reblock.objects USING objects_pkey")
+    keys, stored = on_disk()
+    assert keys == sorted(keys)
+    assert [data for data in stored if data in set(wanted)] == wanted
+    assert np.array_equal(reblock.open(url)[...], expected)

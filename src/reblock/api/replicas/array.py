@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from reblock.advisor.price import Pricing
 from reblock.api.array import DEFAULT_MEMORY, Array
+from reblock.api.devices import known_device
 from reblock.api.machine import cores, parse_memory
 from reblock.api.replicas.record import ReplicaSet, lock_path, metadata_hash, read_set
 from reblock.cost import PRESETS
@@ -26,8 +28,6 @@ from reblock.model.pattern import Alignment, Positions
 from reblock.storage import registry
 from reblock.storage.media.sharing import SharedHold
 
-#: The preset by which reads are priced if that of the record is not known.
-USUAL_DEVICE = "nvme"
 #: Attempts at opening replicas whose generation is replaced meanwhile.
 _ATTEMPTS = 10
 
@@ -91,13 +91,15 @@ class ReplicaArray(Array):
 
     def prices(self, box: Box) -> list[ReadPrice]:
         """What a read costs on each copy, the cheapest first."""
-        found = [read_price(one, box, self.device) for one in self.copies]
+        found = [read_price(one, box, self.devices[one.number]) for one in self.copies]
         return sorted(found, key=lambda one: (one.seconds, one.bytes, one.copy))
 
-    @property
-    def device(self) -> Device:
-        """The device by which reads are priced."""
-        return PRESETS.get(self.replicas.device, PRESETS[USUAL_DEVICE])
+    @cached_property
+    def devices(self) -> dict[int, Device]:
+        """The device by which reads of each copy are priced: as named, or as earlier runs measured it."""
+        if self.replicas.device in PRESETS:
+            return {one.number: PRESETS[self.replicas.device] for one in self.copies}
+        return {one.number: known_device(one.store.described_by[0], one.store.layout) for one in self.copies}
 
     def load_box(self, box: Box, steps: Sequence[int] | None = None) -> npt.NDArray[Any]:
         """The elements of a box, from the cheapest copy that has them."""

@@ -15,7 +15,6 @@ from reblock.api.array import Array, open_array
 from reblock.api.devices import AUTO_DEVICE
 from reblock.api.job import Job
 from reblock.api.planning import plan
-from reblock.api.replicas.array import USUAL_DEVICE
 from reblock.api.replicas.changing import changing
 from reblock.api.replicas.record import (
     GENERATIONS,
@@ -181,7 +180,7 @@ def _make_all(
         raise ChangedError(f"{array.store.location} changed between two copies: remove {path} and begin again")
     LOCAL.sync(folder)
     LOCAL.sync(os.path.join(path, GENERATIONS))
-    name = device if device in PRESETS else USUAL_DEVICE
+    name = device if device in PRESETS else AUTO_DEVICE
     return ReplicaSet(
         path,
         1,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from reblock.api.replicas.array import ReadPrice, open_replicas
+from reblock.api.replicas.array import ReadPrice, ReplicaArray, open_replicas
 from reblock.api.running import repartition
 from reblock.errors import UsageError, option
 from reblock.geometry import Box
@@ -31,6 +31,8 @@ class RegionExplained:
     """Cost on each copy, the cheapest first; the read goes to the first."""
     damaged: tuple[str, ...]
     """Copies that cannot be opened."""
+    device: str
+    """Name of the device by which the cheapest copy is priced."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `replicas explain --json`."""
@@ -40,6 +42,7 @@ class RegionExplained:
             "copy": self.prices[0].copy,
             "prices": [one.to_json() for one in self.prices],
             "damaged": list(self.damaged),
+            "device": self.device,
         }
 
 
@@ -64,7 +67,12 @@ def explain_region(folder: Where, region: Ranges | None) -> RegionExplained:
     """What reading a region costs on each copy; nothing is read."""
     array = open_replicas(os.fspath(folder))
     box = parse_region(region, array.shape, array.axes)
-    return RegionExplained(os.fspath(folder), box, tuple(array.prices(box)), array.damaged)
+    return _explained(folder, box, array)
+
+
+def _explained(folder: Where, box: Box, array: ReplicaArray) -> RegionExplained:
+    prices = tuple(array.prices(box))
+    return RegionExplained(os.fspath(folder), box, prices, array.damaged, array.devices[prices[0].copy].name)
 
 
 def read_region(
@@ -77,7 +85,7 @@ def read_region(
         raise UsageError(
             f"the region has {box.size:,} elements, and at most {_SHOWN:,} are shown: give {option('output')}"
         )
-    explained = RegionExplained(os.fspath(folder), box, tuple(array.prices(box)), array.damaged)
+    explained = _explained(folder, box, array)
     elements = array.load_box(box)
     if output is not None:
         repartition(elements, output, to_format="npy")

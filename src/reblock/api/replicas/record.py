@@ -72,7 +72,7 @@ class ReplicaSet:
     source: str
     """The array that the copies were made from."""
     device: str
-    """The device preset by which reads are priced."""
+    """The device by which reads are priced: a preset, or `auto`, as earlier runs measured it."""
     copies: tuple[ReplicaCopy, ...]
     """The copies."""
     sums: Sums | None = None
