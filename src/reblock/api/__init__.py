@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from reblock.api.connecting import connect
     from reblock.api.creating import create
     from reblock.api.dataset import Dataset, open_dataset
+    from reblock.api.extract.extracting import extract
+    from reblock.api.extract.reading import Extraction
     from reblock.api.job import Job
     from reblock.api.planfile import load_plan, save_plan
     from reblock.api.planning import plan
@@ -35,6 +37,7 @@ __all__ = [
     "Array",
     "Dataset",
     "Difference",
+    "Extraction",
     "Job",
     "Unfinished",
     "Verdict",
@@ -45,6 +48,7 @@ __all__ = [
     "connect",
     "create",
     "create_replicas",
+    "extract",
     "find_job",
     "info",
     "load_plan",
@@ -72,6 +76,8 @@ _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
     **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
+    "extract": "reblock.api.extract.extracting",
+    "Extraction": "reblock.api.extract.reading",
     "Job": "reblock.api.job",
     "connect": "reblock.api.connecting",
     "create": "reblock.api.creating",

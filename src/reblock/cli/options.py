@@ -22,6 +22,7 @@ _SPELLED = {
     "everything": "--all",
     "plan_file": "--plan",
     "storage_options": "--storage-option",
+    "result": "--as",
 }
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -1,6 +1,7 @@
 """The engine: carries out a plan that it did not make, on storage that it does not know."""
 
 from reblock.engine.compare import ComparedArray, DifferingElement, compare
+from reblock.engine.gather import gather, reading_bytes
 from reblock.engine.pipeline.chain import ScratchArrays, execute_plan
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
@@ -22,8 +23,10 @@ __all__ = [
     "execute",
     "execute_in_order",
     "execute_plan",
+    "gather",
     "load",
     "load_parts",
     "measured_cost",
+    "reading_bytes",
     "total_times",
 ]

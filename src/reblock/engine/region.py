@@ -157,7 +157,7 @@ class _Loading:
         moves, window = None, NO_WINDOW
         self._sampled = any(step > 1 for step in steps)
         deliver: Deliver = (
-            _Samples(view, box, steps, parts[0][1]) if self._sampled else _Copies(parts, fill_element(view.store))
+            _Samples(view, box, steps, parts[0][1]) if self._sampled else Copies(parts, fill_element(view.store))
         )
         raw = not (layout.encoded or layout.indexed)
         in_one_piece = not raw or prod(layout.objects.largest_stored) * layout.itemsize <= piece_bytes
@@ -167,7 +167,7 @@ class _Loading:
         self._window = window
         self._reading = choose_reading(
             *(view, deliver),
-            full=_full_axes(view),
+            full=full_axes(view),
             piece_bytes=room // _COPIES if view.store.reads is TransferMode.BOX else piece_bytes,
             coders=threads,
             batch_size=1,
@@ -234,13 +234,14 @@ def _keep() -> None:
     """The caller keeps the memory of the result."""
 
 
-class _Copies:
+class Copies:
     """Copies elements into the arrays that they belong to."""
 
     def __init__(self, parts: Sequence[Part], fill: Array) -> None:
         self._parts, self._fill = parts, fill
-        self._starts = np.array([box.start for box, _ in parts], np.int64)
-        self._stops = np.array([box.stop for box, _ in parts], np.int64)
+        shape = len(parts), parts[0][0].ndim if parts else 0
+        self._starts = np.array([box.start for box, _ in parts], np.int64).reshape(shape)
+        self._stops = np.array([box.stop for box, _ in parts], np.int64).reshape(shape)
 
     def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:  # noqa: ARG002 - arrays are no window
         """Copy elements into every array that they meet."""
@@ -287,7 +288,7 @@ class _Samples:
         return (*here, ...), (*there, ...)
 
 
-def _full_axes(view: View) -> Sequence[int]:
+def full_axes(view: View) -> Sequence[int]:
     """The axes along which objects are read in full: the innermost ones on disk, where rows are short."""
     layout = view.layout
     if layout.encoded or layout.indexed:

@@ -74,6 +74,10 @@ class PythonReading:
         for visit in self._visits(box):
             yield from self._read_units(visit, window, scratch)
 
+    def read_visit(self, visit: Visit, window: Window, scratch: Scratch) -> Iterator[Arrived]:
+        """Read the units of one visit, without counting its traffic."""
+        return self._read_units(visit, window, scratch)
+
     def _visits(self, box: Box) -> Iterator[Visit]:
         return visits(self._view, box, self._full, self._piece_bytes, self._max_units)
 
