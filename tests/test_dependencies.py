@@ -79,7 +79,7 @@ def test_dependencies_are_what_is_imported() -> None:
 
 def test_extras_are_what_their_features_import() -> None:
     assert set(project()["optional-dependencies"]) == {
-        *("dask", "filters", "library", "netcdf", "neuro", "postgres", "s3", "testing", "tiff", "dev")
+        *("dask", "filters", "library", "netcdf", "neuro", "parquet", "postgres", "s3", "testing", "tiff", "dev")
     }
     core = names(project()["dependencies"])
     testing = set().union(*(imported(file.read_text()) for file in sorted(TESTING.rglob("*.py"))))
@@ -89,6 +89,8 @@ def test_extras_are_what_their_features_import() -> None:
     for name, places in OPTIONAL.items():
         assert all(name in imported(file.read_text()) for file in places), name
     assert distributions(OPTIONAL) == set().union(*map(extra, ("library", "netcdf", "neuro", "postgres", "s3", "tiff")))
+    assert extra("parquet") == {"pyarrow"}
+    assert 'find_spec("pyarrow")' in (SOURCE / "api" / "extract" / "tables.py").read_text()
     assert extra("filters") == {"hdf5plugin"}
     assert 'find_spec("hdf5plugin"' in (SOURCE / "storage" / "hdf5" / "plugins.py").read_text()
 

@@ -36,6 +36,8 @@ ALLOWED = {
     "runs/experience.py": "keeps the speeds that earlier runs measured in the user's cache",
     "api/recall.py": "looks for the description of a device",
     "api/planfile.py": "writes and reads files of plans",
+    "api/extract/regions.py": "reads files of spheres",
+    "api/extract/tables.py": "numpy writes a table into memory",
     "api/access_log.py": "appends to the log of accesses",
     "api/log_reading.py": "reads the log of accesses",
     "engine/native/loading.py": "looks for the compiled library",

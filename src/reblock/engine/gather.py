@@ -27,7 +27,7 @@ from reblock.engine.view import Array, View
 from reblock.geometry import Box
 from reblock.model import PIECE_BYTES, Index, Traffic, TransferMode
 from reblock.model.accounting import LEAST_READING_BYTES
-from reblock.model.gather import Gathering, GatherStep
+from reblock.model.gather import GatherPlan, GatherStep
 
 #: Copies of elements that only a library can decode: in its process, in transit, and here.
 _COPIES = 3
@@ -45,7 +45,7 @@ def reading_bytes(view: View, memory_bytes: int, threads: int) -> tuple[int, int
 
 def gather(
     view: View,
-    plan: Gathering,
+    plan: GatherPlan,
     pieces: Sequence[Box],
     *,
     take: Callable[[int], Array],
@@ -60,16 +60,16 @@ def gather(
     `take` gives the array of a piece, and `done` gets it back with its elements; both are called by this thread, in the
     order of the plan. With `whole`, raw objects are read whole. `memory_bytes` are for reading alone.
     """
-    return _Gathering(view, pieces, memory_bytes, threads, whole=whole).run(plan, take, done, cancelled)
+    return _Gatherer(view, pieces, memory_bytes, threads, whole=whole).run(plan, take, done, cancelled)
 
 
-class _Gathering:
+class _Gatherer:
     """One gathering: the arrays that receive elements now, and the jobs that read them."""
 
     def __init__(self, view: View, pieces: Sequence[Box], memory_bytes: int, threads: int, *, whole: bool) -> None:
         self._view, self._pieces, self._whole, self._threads = view, pieces, whole, threads
         self._arena = Arena()
-        self._deliver = _Pieces(fill_element(view.store))
+        self._deliver = _HeldPieces(fill_element(view.store))
         layout = view.layout
         full = range(layout.ndim) if whole else full_axes(view)
         self._units = layout.encoded or layout.indexed
@@ -85,7 +85,7 @@ class _Gathering:
 
     def run(
         self,
-        plan: Gathering,
+        plan: GatherPlan,
         take: Callable[[int], Array],
         done: Callable[[int, Array], None],
         cancelled: Callable[[], bool],
@@ -141,7 +141,7 @@ class _Gathering:
         self._traffic += visit.traffic
 
 
-class _Pieces:
+class _HeldPieces:
     """Copies elements into the pieces that are held now."""
 
     def __init__(self, fill: Array) -> None:

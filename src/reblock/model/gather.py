@@ -20,7 +20,7 @@ class GatherStep:
 
 
 @dataclass(frozen=True)
-class Gathering:
+class GatherPlan:
     """A plan that reads many boxes, called pieces, together."""
 
     steps: tuple[GatherStep, ...]

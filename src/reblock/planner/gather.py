@@ -28,7 +28,7 @@ import numpy as np
 from reblock.errors import InfeasibleError
 from reblock.geometry import Box
 from reblock.model import Layout
-from reblock.model.gather import Gathering, GatherStep
+from reblock.model.gather import GatherPlan, GatherStep
 from reblock.units import format_size
 
 #: Raw objects of at most this many bytes are read whole: one run costs less than the seeks between several.
@@ -44,7 +44,7 @@ _Item = tuple[tuple[Box, ...], int, tuple[int, ...]]
 
 def plan_gather(
     layout: Layout, pieces: Sequence[Box], sizes: Sequence[int], room_bytes: int, *, full: Sequence[int] = ()
-) -> Gathering:
+) -> GatherPlan:
     """The plan that reads pieces, of which the n-th takes `sizes[n]` bytes, within a room for those that are held.
 
     Raw objects that are read by runs are read in full along the axes `full`. InfeasibleError if a piece does not fit.
@@ -74,7 +74,7 @@ def plan_gather(
                 made = _steps(items, 0)
             peak = max(peak, _peak(made, sizes))
             steps += made
-    return Gathering(tuple(steps), sweeps, peak, objects, read)
+    return GatherPlan(tuple(steps), sweeps, peak, objects, read)
 
 
 def reads_units(layout: Layout) -> bool:

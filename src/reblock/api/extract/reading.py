@@ -16,7 +16,7 @@ from reblock.api.extract.tables import (
     STATISTICS_BYTES,
     WRITING_BYTES,
     Statistics,
-    Stream,
+    TableStream,
     check_numbers,
     table_ending,
     value_table,
@@ -31,7 +31,7 @@ from reblock.engine.view import part as part_of
 from reblock.errors import ChangedError, InfeasibleError, UsageError
 from reblock.geometry import Box
 from reblock.model import Traffic
-from reblock.model.gather import Gathering
+from reblock.model.gather import GatherPlan
 from reblock.planner.gather import cut_box, plan_gather, reads_units
 from reblock.runs.source import first_change
 from reblock.runs.space import Need
@@ -55,7 +55,7 @@ class Extraction:
     """Where they went; None = into memory."""
     result: str
     """`array`, `table` or `values`."""
-    plan: Gathering | None
+    plan: GatherPlan | None
     """How they were read; None for a single box, which is an ordinary run."""
     traffic: Traffic = field(default_factory=Traffic)
     """Opens, runs and bytes of reading."""
@@ -160,14 +160,19 @@ class RegionReader:
         axes = self.view.store.schema.axes or tuple(f"axis_{axis}" for axis in range(self.view.layout.ndim))
         with staged(staging, table=True):
             with staging.medium.writer(staging.workspace.array) as handle:
-                table = value_table(ending, Stream(handle), axes, self.view.layout.dtype)
+                stream = TableStream(handle)
+                table = value_table(ending, stream, axes, self.view.layout.dtype)
 
                 def done(number: int, elements: npt.NDArray[Any]) -> None:
                     region = self._regions[number]
                     table.add(region, elements, None if region.inside is None else region.inside(region.box))
 
-                traffic = self._gather(plan, boxes, done)
-                table.close()
+                try:
+                    traffic = self._gather(plan, boxes, done)
+                    table.close()
+                except BaseException:
+                    stream.discard()
+                    raise
             staging.medium.sync_all([staging.workspace.array], staging.workspace.reach)
         return self._extraction(target, plan, traffic, notes=notes)
 
@@ -244,7 +249,7 @@ class RegionReader:
         with staged(staging, table=True):
             traffic = self._gather(plan, boxes, done)
             with staging.medium.writer(staging.workspace.array) as handle:
-                write_statistics(table_ending(target.path), Stream(handle), rows())
+                write_statistics(table_ending(target.path), TableStream(handle), rows())
             staging.medium.sync_all([staging.workspace.array], staging.workspace.reach)
         return self._extraction(target, plan, traffic, rows=rows(), notes=notes)
 
@@ -276,7 +281,9 @@ class RegionReader:
         marks = 0 if self._regions[number].inside is None else _MARK_BYTES
         return box.size * (self.view.layout.itemsize + marks)
 
-    def _plan(self, boxes: Sequence[Box], sizes: Sequence[int], *, beside: int, memory: int | None = None) -> Gathering:
+    def _plan(
+        self, boxes: Sequence[Box], sizes: Sequence[int], *, beside: int, memory: int | None = None
+    ) -> GatherPlan:
         budget = self._memory if memory is None else memory
         self._reading, self._threads = reading_bytes(self.view, self._memory, cores())
         layout = self.view.layout
@@ -291,7 +298,7 @@ class RegionReader:
                 needs_memory_bytes=needed,
             ) from None
 
-    def _gather(self, plan: Gathering, boxes: Sequence[Box], done: Callable[[int, npt.NDArray[Any]], None]) -> Traffic:
+    def _gather(self, plan: GatherPlan, boxes: Sequence[Box], done: Callable[[int, npt.NDArray[Any]], None]) -> Traffic:
         self._check_source()
         layout = self.view.layout
         traffic = gather(
@@ -321,7 +328,7 @@ class RegionReader:
     def _extraction(
         self,
         target: Location | None,
-        plan: Gathering,
+        plan: GatherPlan,
         traffic: Traffic,
         *,
         arrays: dict[str, npt.NDArray[Any]] | None = None,

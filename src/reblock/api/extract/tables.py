@@ -114,11 +114,16 @@ def _first(one: Any, two: Any, *, smaller: bool) -> Any:
 
 
 # ---------------------------------------------------------------- files
-class Stream(io.RawIOBase):
+class TableStream(io.RawIOBase):
     """A new object on a medium, written from its start to its end."""
 
     def __init__(self, handle: WriteHandle) -> None:
-        self._handle, self._position = handle, 0
+        self._handle: WriteHandle | None = handle
+        self._position = 0
+
+    def discard(self) -> None:
+        """Ignore everything from now on: libraries write once more when a table is given up."""
+        self._handle = None
 
     def writable(self) -> bool:
         return True
@@ -128,7 +133,8 @@ class Stream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        self._handle.write([view], self._position)
+        if self._handle is not None:
+            self._handle.write([view], self._position)
         self._position += len(view)
         return len(view)
 
@@ -146,7 +152,7 @@ class ValueTable(Protocol):
 class NpzValues:
     """An array of values and an array of positions for each region, in an .npz file."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TableStream) -> None:
         self._zip = zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True)
 
     def add(self, region: Region, values: Values, marked: Bools | None) -> None:
@@ -168,7 +174,7 @@ class NpzValues:
 class CsvValues:
     """Rows of region, position and value, in a CSV file."""
 
-    def __init__(self, stream: Stream, axes: Sequence[str]) -> None:
+    def __init__(self, stream: TableStream, axes: Sequence[str]) -> None:
         self._stream = stream
         self._write([["region", *axes, "value"]])
 
@@ -189,7 +195,7 @@ class CsvValues:
 class ParquetValues:
     """Rows of region, position and value, in a Parquet file."""
 
-    def __init__(self, stream: Stream, axes: Sequence[str], dtype: np.dtype[Any]) -> None:
+    def __init__(self, stream: TableStream, axes: Sequence[str], dtype: np.dtype[Any]) -> None:
         self._arrow: Any = import_module("pyarrow")
         arrow, parquet = self._arrow, import_module("pyarrow.parquet")
         if dtype.kind not in "biuf" or dtype.itemsize > 8:
@@ -210,14 +216,14 @@ class ParquetValues:
         self._writer.close()
 
 
-def value_table(ending: str, stream: Stream, axes: Sequence[str], dtype: np.dtype[Any]) -> ValueTable:
+def value_table(ending: str, stream: TableStream, axes: Sequence[str], dtype: np.dtype[Any]) -> ValueTable:
     """A new table of values."""
     if ending == ".npz":
         return NpzValues(stream)
     return CsvValues(stream, axes) if ending == ".csv" else ParquetValues(stream, axes, dtype)
 
 
-def write_statistics(ending: str, stream: Stream, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_statistics(ending: str, stream: TableStream, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a table of statistics."""
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     if ending == ".csv":

@@ -57,6 +57,11 @@ class RegionDataset:
         for region in regions:
             part = View(view.store, region.box, view.axes, strict=view.strict)
             wanted = wanted_schema(part, wishes)
+            if wishes.chunks is None:
+                # Regions are smaller than chunks, as a rule.
+                wanted = replace(
+                    wanted, notes=tuple(note for note in wanted.notes if "longer than the array" not in note)
+                )
             attributes = {**wanted.attributes, **region.attributes}
             arrays[region.name] = target_schema(kind, replace(wanted, attributes=attributes), asked, checksum=False)
         tree = kind.adapt_tree(Tree({"": GroupSchema()}, arrays), asked)
