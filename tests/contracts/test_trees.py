@@ -9,6 +9,7 @@ import pytest
 
 from reblock.errors import UsageError
 from reblock.model.dataset import Tree
+from reblock.storage.hdf5.format import FORMAT as HDF5
 from reblock.storage.media.memory import MEMORY
 from reblock.storage.netcdf.format import FORMAT as NETCDF
 from reblock.storage.netcdf.format import FORMAT3 as NETCDF3
@@ -43,6 +44,10 @@ class Flat(TreeContract):
 
 class TestNetcdf3(Flat):
     format = NETCDF3
+
+
+class TestHdf5(TreeContract):
+    format = HDF5
 
 
 class InMemory(TreeContract):

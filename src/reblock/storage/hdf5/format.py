@@ -14,15 +14,18 @@ A chunk is always stored whole, so the last one of an axis may extend beyond the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
+import numpy.typing as npt
+
 from reblock.errors import CorruptError, DiskError, StorageError, TargetExistsError, UsageError
 from reblock.model.codec import Codec
+from reblock.model.dataset import Tree
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
-from reblock.model.schema import Schema
+from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import ChunkLimits
 from reblock.storage.hdf5.adapt import CHUNK_LIMIT, adapt_schema
 from reblock.storage.hdf5.create import create_dataset
@@ -35,6 +38,8 @@ from reblock.storage.hdf5.metadata import describe_own
 from reblock.storage.hdf5.redo import CheckpointFile, open_checkpoint_file, raise_disk_errors, recover, remove_redo
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store, layout_of
+from reblock.storage.hdf5.tree import Hdf5Tree, open_tree, tree_strangers
+from reblock.storage.hdf5.tree_writing import adapt_tree, commit_tree, create_tree, write_rows
 from reblock.storage.library import LibraryArray
 from reblock.storage.location import Location
 from reblock.storage.media.local import LOCAL
@@ -71,6 +76,56 @@ class Hdf5Format:
         with closing(Reader(path)) as reader:
             yield from reader.strangers()
 
+    # ---------------------------------------------------------------- datasets
+    def open_tree(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Hdf5Tree:
+        """Open all datasets below a group."""
+        _require_local(path, medium)
+        return open_tree(path, inner, allow)
+
+    def adapt_tree(self, tree: Tree, asked: Collection[str]) -> Tree:
+        """The nearest tree that a file can hold."""
+        return adapt_tree(tree, asked)
+
+    def create_tree(self, path: str, inner: str, tree: Tree, *, medium: Medium = LOCAL) -> None:
+        """Make a new file with everything but elements."""
+        _require_local(path, medium)
+        create_tree(path, inner, tree)
+
+    def write_rows(
+        self,
+        path: str,
+        inner: str,
+        name: str,
+        tree: Tree,
+        start: int,
+        rows: npt.NDArray[Any],
+        *,
+        medium: Medium = LOCAL,
+    ) -> None:
+        """Write rows of a table."""
+        _require_local(path, medium)
+        write_rows(path, inner, name, tree, start, rows)
+
+    def commit_tree(
+        self,
+        path: str,
+        inner: str,
+        tree: Tree,
+        records: Mapping[str, Record],
+        record: Record = NO_RECORD,
+        *,
+        medium: Medium = LOCAL,
+    ) -> None:
+        """Write the records of tables and of the whole."""
+        _require_local(path, medium)
+        commit_tree(path, inner, tree, records, record)
+
+    def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = LOCAL) -> Sequence[str]:
+        """A user block, links, named types, and objects that the tree lacks."""
+        _require_local(path, medium)
+        return tree_strangers(path, tree)
+
+    # ---------------------------------------------------------------- arrays
     def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:
         """Open a dataset with h5py."""
         return open_with_h5py(Location(path, inner), allow)

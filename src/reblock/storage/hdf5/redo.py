@@ -200,11 +200,10 @@ def raise_disk_errors(checkpoint_file: Callable[[], CheckpointFile | None]) -> I
             raise found.error from None
 
 
-def open_checkpoint_file(checkpoint_file: CheckpointFile) -> Any:
+def open_checkpoint_file(checkpoint_file: CheckpointFile, *, track_order: bool | None = None) -> Any:
     """An `h5py.File` on a checkpoint file; every HDF5 since 1.8 can read new ones, as with `file.open_file`."""
-    return library().File(
-        checkpoint_file, "r+" if checkpoint_file.found else "w", libver=("v108", "v110"), rdcc_nbytes=1 << 20
-    )
+    mode = "r+" if checkpoint_file.found else "w"
+    return library().File(checkpoint_file, mode, libver=("v108", "v110"), rdcc_nbytes=1 << 20, track_order=track_order)
 
 
 def recover(path: str) -> None:

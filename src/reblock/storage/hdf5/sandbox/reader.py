@@ -84,6 +84,22 @@ class Reader:
             nodes: list[dict[str, Any]] = self._ask("survey", inner=inner, path=os.path.abspath(self._path))
             return nodes
 
+    def tree(self, inner: str) -> Iterator[dict[str, Any]]:
+        """The descriptions of all objects below a group."""
+        with self._exchange("its metadata"):
+            answer = self._ask("tree", inner=inner, path=os.path.abspath(self._path))
+            while answer is not None:
+                yield dict(answer)
+                answer = self._answer()
+
+    def rows(self, inner: str, start: int, stop: int, limit_bytes: int, *, text: bool) -> tuple[int, bytes]:
+        """Rows of a table from `start`: their number, and their bytes."""
+        words: dict[str, Any] = {"inner": inner, "rows": [start, stop, limit_bytes], "text": text}
+        path = os.path.abspath(self._path)
+        with self._exchange("its elements"):
+            count = int(self._ask("rows", path=path, cost=self._size + limit_bytes, room=4 * limit_bytes, **words))
+            return count, bytes(self._raw)
+
     def reopen(self, inner: str) -> None:
         """Open a dataset that was described before."""
         with self._exchange("its metadata"):

@@ -34,6 +34,8 @@ from reblock.storage.hdf5.metadata import facts_of
 from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.hdf5.sandbox import wire
 from reblock.storage.hdf5.survey import survey
+from reblock.storage.hdf5.table_rows import read_rows
+from reblock.storage.hdf5.tree_facts import tree_facts
 
 #: Processor time that metadata may take: a base, and more for long files.
 BASE_SECONDS = 0.3
@@ -101,6 +103,8 @@ class _Session:
             "describe": self._describe,
             "strangers": self._strangers,
             "survey": self._survey,
+            "tree": self._tree,
+            "rows": self._rows,
             "reopen": self._reopen,
             "sweep": self._sweep,
             "ask": self._ask,
@@ -157,6 +161,28 @@ class _Session:
             except Elsewhere as link:
                 raise FormatError(f"{shown} is not a group in this file: {link}") from None
         wire.send(self._stream, {"answer": nodes})
+
+    def _tree(self, request: dict[str, Any]) -> None:
+        """Send the objects of the file one by one; each has the time of a whole request."""
+        shown = request["shown"]
+        seconds = signal.getitimer(signal.ITIMER_PROF)[0]
+        with failures("open", shown):
+            try:
+                for facts in tree_facts(self._open(request), shown, request["inner"]):
+                    wire.send(self._stream, {"answer": facts})
+                    signal.setitimer(signal.ITIMER_PROF, seconds)
+            except Elsewhere as link:
+                raise FormatError(f"{shown}: {link}; name that file itself") from None
+        wire.send(self._stream, {"answer": None})
+
+    def _rows(self, request: dict[str, Any]) -> None:
+        shown = request["shown"]
+        with failures("read", shown, CorruptError):
+            dataset = resolve(self._open(request), shown, parts_of(request["inner"]))
+            self._plugins = load_plugins(dataset, shown)
+            start, stop, limit = request["rows"]
+            count, data = read_rows(dataset, start, stop, limit, text=request["text"])
+        wire.send(self._stream, {"answer": count}, data)
 
     def _reopen(self, request: dict[str, Any]) -> None:
         shown = request["shown"]
