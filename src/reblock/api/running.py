@@ -10,11 +10,12 @@ from time import perf_counter
 from typing import Any
 
 from reblock.api.array import ArraySource
+from reblock.api.crews import check_crew, open_crew, shared_job
 from reblock.api.job import Job
 from reblock.api.machine import Load, engine_name
 from reblock.api.parts import choose_whole
 from reblock.api.planning import plan, with_plan
-from reblock.engine import Report, measured_cost, total_times
+from reblock.engine import Crew, Report, measured_cost, total_times
 from reblock.errors import ChangedError, StorageError, UnevenError, UsageError
 from reblock.planner import check as check_plan
 from reblock.runs.adopt import require_met
@@ -46,6 +47,8 @@ class RunOptions:
     """Folder for intermediate arrays; None = beside the target."""
     digest: bool = True
     """Whether digest sums are computed."""
+    crew: Crew | None = None
+    """Other processes that carry out the plan; None = this one does."""
 
 
 def run(
@@ -57,6 +60,9 @@ def run(
     digest: bool = True,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
+    executor: Any = None,
+    workers: int | None = None,
+    cluster: str | None = None,
 ) -> Report:
     """Execute a job: read the source, write the target, report the cost.
 
@@ -67,8 +73,16 @@ def run(
     the plan that the unfinished run began with. `progress` is called with the bytes read and written so far by all
     passes, and their total, from any thread. `cancelled` is called now and then from any thread; once it returns true,
     the run finishes the boxes that are being encoded or written and raises KeyboardInterrupt, unless all are done.
+
+    `workers` processes of this machine, a Dask `cluster` (`tcp://HOST:PORT`, or `local:N`) or an `executor` (a Dask
+    Client, or any `concurrent.futures.Executor`) carry out the tasks of the plan, each within the memory budget. They
+    must see source and target under the same names.
     """
-    return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, cancelled)
+    with open_crew(executor, workers, cluster) as crew:
+        if crew is not None:
+            job = shared_job(job, crew.workers)
+            check_crew(crew, job)
+        return _run(job, RunOptions(overwrite, exist_ok, scratch, digest, crew), progress, cancelled)
 
 
 def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> Report:
@@ -164,6 +178,7 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
         scratch=None if how.scratch is None else os.fspath(how.scratch),
         digest=how.digest,
         cancelled=cancelled,
+        crew=how.crew,
         exist_ok=how.exist_ok,
         request=_request(job, how),
     )

@@ -3,6 +3,7 @@
 from reblock.engine.compare import ComparedArray, DifferingElement, compare
 from reblock.engine.gather import gather, reading_bytes
 from reblock.engine.pipeline.chain import ScratchArrays, execute_plan
+from reblock.engine.pipeline.crew import Crew
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import load, load_parts
@@ -12,6 +13,7 @@ from reblock.engine.watch import Watch
 
 __all__ = [
     "ComparedArray",
+    "Crew",
     "DifferingElement",
     "Measured",
     "Report",

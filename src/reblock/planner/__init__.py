@@ -3,6 +3,7 @@
 from reblock.planner.check import check
 from reblock.planner.choose import AUTO, OBJECTIVES, SEARCH, Alternative, Decision, choose
 from reblock.planner.comparison import plan_comparison
+from reblock.planner.sharing import share
 from reblock.planner.stored import price
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "choose",
     "plan_comparison",
     "price",
+    "share",
 ]

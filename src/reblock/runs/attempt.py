@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from reblock.engine import Crew
 from reblock.errors import (
     ChangedError,
     FormatError,
@@ -65,6 +66,8 @@ class Attempt:
     """What is around the arrays; None = there is one array alone."""
     meter: Meter | None = None
     """Counts progress."""
+    crew: Crew | None = None
+    """Other processes that carry out the plans; None = this one does."""
     exist_ok: bool = False
     """Whether a target that the same job has already made is accepted."""
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -370,6 +373,7 @@ class Attempt:
             digest=self.digest,
             cancelled=self.cancelled,
             meter=self.meter,
+            crew=self.crew,
             sources=self._sources,
             problem=self._problem,
             check_room=self._check_room,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from reblock.engine import Watch, digest, execute_plan, native
+from reblock.engine import Crew, Watch, digest, execute_plan, native
 from reblock.errors import (
     ChangedError,
     DiskError,
@@ -31,6 +31,7 @@ from reblock.errors import (
     command,
 )
 from reblock.model import Format, Record, Store, TreeFormat
+from reblock.runs.abroad import Abroad
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
@@ -76,6 +77,8 @@ class Making:
     """What is read."""
     problem: Mapping[str, Any]
     """The problem of the run."""
+    crew: Crew | None
+    """Other processes that carry out the plans; None = this one does."""
     check_room: Callable[[list[int], bool], list[str]]
     """Checks the space for what is missing: finished bytes of each array, and whether any box is finished."""
     remove_scratch: Callable[[], None]
@@ -239,7 +242,12 @@ class Making:
         self._tell(work, work.finished_parts(part))
         progress = None if self.meter is None else self.meter.of_array(work.first)
         watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state)
-        work.measured = execute_plan(work.plan, work.source.as_planned(work.plan), store, scratch, watch=watch)
+        view = work.source.as_planned(work.plan)
+        if self.crew is None:
+            work.measured = execute_plan(work.plan, view, store, scratch, watch=watch)
+        else:
+            there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
+            work.measured = there.execute(self.crew, view, store, watch)
         started = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:
             # All reads are done. The last writes become durable meanwhile.

@@ -73,6 +73,14 @@ class KeptScratch:
         """Path of one array."""
         return os.path.join(self.folder_of(number), str(number))
 
+    def abroad(self, number: int) -> tuple[Store, str, str]:
+        """One array as other processes reach it, its folder, and the same folder as this process reaches it."""
+        private = self._private_of(number)
+        folder = self.folder if private is None else absolute(private.path)
+        path, schema = os.path.join(folder, str(number)), scratch_schema(self._plan, number)
+        store = registry.get(_FORMAT).reopen(path, "", schema, medium=medium_of(path))
+        return store, folder, self.folder_of(number)
+
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved or replaced."""
         for private in filter(None, (self._private, self._in_target)):

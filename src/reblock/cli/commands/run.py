@@ -51,6 +51,17 @@ _NOTHING = "a dry run: nothing was written"
 @click.option(
     "--no-digest", is_flag=True, help="Compute no digest of the elements; a resumed run then trusts its journal."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Let N processes of this machine do the work, each within the memory budget.  [default: threads]",
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Let the workers of a Dask cluster do the work: tcp://HOST:PORT, tls://HOST:PORT, or local:N.",
+)
 @click.option("--dry-run", is_flag=True, help="Make every check of a run, show the plan, and write nothing.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.storage
@@ -64,6 +75,8 @@ def command(
     overwrite: bool,
     exist_ok: bool,
     no_digest: bool,
+    workers: int | None,
+    cluster: str | None,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -100,6 +113,8 @@ def command(
                 digest=not no_digest,
                 progress=tell,
                 cancelled=cancelled,
+                workers=workers,
+                cluster=cluster,
             )
         # Still inside `stoppable`: the run is done, so it is reported and the exit code is 0.
         if as_json or not quiet:

@@ -1,0 +1,177 @@
+"""Runs by several processes: the same target, whatever dies; and refusals before anything is written."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reblock
+from reblock.errors import ReblockError, UsageError
+from reblock.planner import share
+
+DATA = np.random.default_rng(0).integers(0, 60000, (48, 60, 64), "<u2")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("crews") / "x.npy"
+    np.save(path, DATA)
+    return path
+
+
+TARGETS: list[tuple[str, dict[str, Any]]] = [
+    ("a.zarr", {"chunks": (16, 20, 16), "codec": "zstd:1"}),
+    ("b.npy", {}),
+    ("c.h5", {"chunks": (16, 20, 16), "codec": "none"}),
+    ("d.zarr", {"chunks": (8, 10, 8), "codec": "none", "shards": (16, 20, 16)}),
+    ("e/", {"chunks": (13, 17, 19)}),
+]
+
+
+@pytest.mark.parametrize(("name", "wanted"), TARGETS)
+def test_the_same_target_as_with_threads(
+    source: Path, pool: Executor, tmp_path: Path, name: str, wanted: dict[str, Any]
+) -> None:
+    job = reblock.plan(source, f"{tmp_path}/{name}", memory="256KiB", device="nvme", **wanted)
+    report = reblock.run(job, executor=pool)
+    assert report.digest == reblock.verify(source, f"{tmp_path}/{name}").source_digest
+    assert reblock.verify(source, f"{tmp_path}/{name}", reader="library").equal
+    assert report.tasks > 1
+    assert report.measured.bytes_written == report.predicted.bytes_written
+    assert sorted(os.listdir(tmp_path)) == [name.strip("/")]
+
+
+def test_several_passes(source: Path, pool: Executor, tmp_path: Path) -> None:
+    job = reblock.plan(
+        source, tmp_path / "a.zarr", chunks=(48, 60, 1), memory="64KiB", strategy="multipass", device="nvme"
+    )
+    assert job.plan.scratch
+    assert not job.plan.interleaved
+    reblock.run(job, executor=pool)
+    assert np.array_equal(reblock.open(tmp_path / "a.zarr")[...], DATA)
+
+
+def children() -> set[int]:
+    """Workers of this process."""
+    found = set()
+    for one in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        found |= {int(pid) for pid in one.read_text().split()}
+    return {pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def test_workers_that_die(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crew is renewed, and what the dead were doing is done again."""
+    before = children()
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not (tmp_path / ".a.zarr.reblock" / "array").exists() or not (new := children() - before):
+            sleep(0.001)
+        killed.append(max(new))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = Thread(target=kill)
+    killer.start()
+    job = reblock.plan(source, tmp_path / "a.zarr", chunks=(8, 10, 8), codec="zstd:1", memory="256KiB", device="nvme")
+    reblock.run(job, workers=2)
+    killer.join()
+    assert killed
+    assert reblock.verify(source, tmp_path / "a.zarr").equal
+
+
+class Failing(ThreadPoolExecutor):
+    """Carries out some shares, and then fails."""
+
+    def __init__(self, shares: int) -> None:
+        super().__init__(2)
+        self.left = shares
+
+    def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Any:
+        if function.__name__ == "perform":
+            self.left -= 1
+            if self.left < 0:
+                return super().submit(self._fail)
+        return super().submit(function, *arguments, **more)
+
+    def _fail(self) -> None:
+        raise reblock.StorageError("no more")
+
+
+def test_a_run_that_fails_is_resumed_by_another_crew(source: Path, pool: Executor, tmp_path: Path) -> None:
+    job = reblock.plan(source, tmp_path / "a.zarr", chunks=(8, 10, 8), codec="zstd:1", memory="256KiB", device="nvme")
+    with Failing(3) as failing, pytest.raises(ReblockError, match="no more"):
+        reblock.run(job, executor=failing)
+    assert not (tmp_path / "a.zarr").exists()
+    report = reblock.run(job, executor=pool)
+    assert report.resumed_boxes > 0
+    assert report.digest == reblock.verify(source, tmp_path / "a.zarr").source_digest
+
+
+def test_a_dask_client(source: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(1, processes=False, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        job = reblock.plan(source, tmp_path / "a.zarr", chunks=(8, 10, 8), memory="256KiB", device="nvme")
+        reblock.run(job, executor=client)
+    assert reblock.verify(source, tmp_path / "a.zarr").equal
+
+
+def test_what_one_process_must_write_is_refused(source: Path, pool: Executor, tmp_path: Path) -> None:
+    job = reblock.plan(source, tmp_path / "a.h5", chunks=(16, 20, 16), codec="gzip:1")
+    with pytest.raises(UsageError, match="only one process can write hdf5"):
+        reblock.run(job, executor=pool)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": 2, "cluster": "local:2"}, "one of them"),
+        ({"workers": 1000}, "256"),
+        ({"cluster": "somewhere"}, "tcp://HOST:PORT"),
+        ({"cluster": "local:many"}, "local:N"),
+        ({"cluster": "tcp://127.0.0.1:9"}, "does not answer"),
+        ({"executor": object()}, "Dask Client"),
+    ],
+)
+def test_wrong_crews(
+    source: Path, tmp_path: Path, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reblock.api.crews._TIMEOUT", "1s")
+    job = reblock.plan(source, tmp_path / "a.zarr", chunks=(16, 20, 16))
+    with pytest.raises(UsageError, match=words):
+        reblock.run(job, **options)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7, 64])
+@pytest.mark.parametrize(("before", "after"), [((70, 70), (50, 50)), ((128, 1), (1, 128)), ((200, 200), (10, 10))])
+def test_tasks_are_cut_for_workers(workers: int, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    job = reblock.plan(shape=(700, 700), dtype="u2", source_chunks=before, chunks=after, memory="2MiB", codec="zstd:1")
+    problem = job.decision.problem
+    plan = share(job.plan, problem, workers)
+    tasks = plan.passes[-1].tasks
+    assert tasks.count >= min(workers, problem.target.objects.count)
+    assert problem.target.objects.clipped().covers(tasks) or tasks.covers(problem.target.objects.clipped())
+    from reblock.planner import check
+
+    check(plan, problem)
+    assert plan.memory_bytes <= problem.memory_bytes
