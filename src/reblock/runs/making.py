@@ -28,7 +28,9 @@ from reblock.errors import (
     ReblockError,
     StorageError,
     UnevenError,
+    UsageError,
     command,
+    option,
 )
 from reblock.model import Format, Record, Store, TreeFormat
 from reblock.runs.abroad import Abroad
@@ -246,6 +248,8 @@ class Making:
         if self.crew is None:
             work.measured = execute_plan(work.plan, view, store, scratch, watch=watch)
         else:
+            if self._disks.folders:
+                raise UsageError(f"{option('disks')} and {option('workers')} do not go together: leave one of them out")
             there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
             work.measured = there.execute(self.crew, view, store, watch)
         started = perf_counter()

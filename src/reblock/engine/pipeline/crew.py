@@ -72,7 +72,7 @@ class Delivery:
     """What was measured."""
 
 
-class _Collector:
+class _ShareLedger:
     """The ledger of a worker: it keeps what is finished until it is delivered."""
 
     def __init__(self, finished: frozenset[int]) -> None:
@@ -88,7 +88,7 @@ class _Collector:
 
 def perform(share: Share) -> Delivery:
     """Carry out a share, in a worker."""
-    ledger = _Collector(share.finished)
+    ledger = _ShareLedger(share.finished)
     watch = Watch(None, ledger=ledger, digest=share.digest, source=share.source)
     measured = execute(share.sweep, share.view, share.store, watch=watch, number=share.number, tasks=share.tasks)
     share.store.medium.sync_all({box.path for box in ledger.boxes if box.path}, share.root)
