@@ -25,7 +25,10 @@ OPTIONAL = {
     "obstore": {MEDIA / "object.py", MEDIA / "object_store.py"},
     "indexed_gzip": {NIFTI / "inflate.py"},
     "netCDF4": {SOURCE / "storage" / "netcdf" / "library.py"},
-    "nibabel": {NIFTI / f"{name}.py" for name in ("adapt", "header", "library")},
+    "nibabel": {
+        *(NIFTI / f"{name}.py" for name in ("adapt", "header", "library")),
+        SOURCE / "storage" / "minc" / "library.py",
+    },
     "psycopg": {MEDIA / f"postgres{name}.py" for name in ("_connections", "_handle", "_workspace")},
     "imagecodecs": {SOURCE / "storage" / "codecs" / "by_imagecodecs.py"},
     "tifffile": {SOURCE / "storage" / "tiff" / name for name in ("structure.py", "library.py")},

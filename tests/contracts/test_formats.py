@@ -74,6 +74,10 @@ class TestHdf5Inner(ByName):
     inner = "group/array"
 
 
+class TestMinc(ByName):
+    name = "minc"
+
+
 class TestNifti(ByName):
     name = "nifti"
 
@@ -176,7 +180,7 @@ def test_every_format_is_tested() -> None:
     # That of the database is tested with a server, in tests/storage/postgres.
     own = {known.name for known in registry._OWN} - {"postgres"}
     assert own <= {test.name for test in ByName.__subclasses__()}
-    assert own - {"hdf5", "netcdf"} == {test.name for test in InMemory.__subclasses__()}
+    assert own - {"hdf5", "minc", "netcdf"} == {test.name for test in InMemory.__subclasses__()}
 
 
 def test_hdf5_says_that_it_needs_a_local_file() -> None:

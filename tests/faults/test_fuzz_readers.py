@@ -107,6 +107,14 @@ def _tiff(name: str = "x.tif", **options: Any) -> Callable[[Path], str]:
     return make
 
 
+def _minc(name: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        shutil.copy(Path(nibabel.__file__).parent / "tests" / "data" / name, folder / "x.mnc")
+        return "x.mnc"
+
+    return make
+
+
 CHUNKED = {"chunks": (4, 4)}
 READERS: dict[str, Callable[[Path], str]] = {
     "npy": _npy,
@@ -116,6 +124,9 @@ READERS: dict[str, Callable[[Path], str]] = {
     **{f"zarr3-{name}": _encoded(name, 3) for name, (_, v3, _) in encoded.CODECS.items() if v3},
     "zarr3-shard": _shard,
     "zarr3-shard-blosc": _compressed_shard,
+    "minc-1": _minc("tiny.mnc"),
+    "minc-2": _minc("small.mnc"),
+    "minc-2-gzip": _minc("minc2_4d.mnc"),
     "nifti-1": _nifti(".nii"),
     "nifti-2": _nifti(".nii", nibabel.Nifti2Image),
     "nifti-pair": _nifti(".img", nibabel.Nifti1Pair),

@@ -85,7 +85,7 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
     fitting, clipped = _clipped(chosen, shape)
     if auto_shards and chooser is not None:
         outer = chooser.shards(_whole_numbers(fitting, "chunks inside shards"))
-    attributes, lost = view_in_space(schema.attributes, view.region.start, view.axes)
+    attributes, lost = view_in_space(schema.attributes, schema.axes, view.region, view.axes)
     return replace(
         schema,
         shape=shape,

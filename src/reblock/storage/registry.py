@@ -66,6 +66,13 @@ _OWN = (
     ),
     FormatEntry("zarr2", "reblock.storage.zarr.format:FORMAT2", (), ("numcodecs",), "pip install 'numcodecs>=0.16.6'"),
     FormatEntry(
+        "minc",  # before the formats that its files are in
+        "reblock.storage.minc.format:FORMAT",
+        (".mnc",),
+        ("h5py", "numcodecs"),
+        "pip install h5py numcodecs",
+    ),
+    FormatEntry(
         "netcdf",
         "reblock.storage.netcdf.format:FORMAT",
         (".nc", ".nc4", ".cdf"),

@@ -1,7 +1,7 @@
 """The affine of an array in space, from indices to millimetres, and what crops and transpositions make of it.
 
-NIfTI and MINC describe the same thing in different ways. As the attribute `affine`, 4 × 4 numbers for indices of the
-array's own first three axes, it goes from one format to the other, and through those that know nothing of space.
+NIfTI has the attribute `affine`: 4 × 4 numbers for indices of the array's own first three axes. MINC has a start, a
+step and a direction for each named axis. Both survive in formats that know nothing of space, and become each other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reblock.geometry import Box
+
 #: Name of the attribute.
 AFFINE = "affine"
-#: Attributes of the formats that have it, so that other people's attributes of this name stay as they are.
-NIFTI_HEADER, MINC_STEP = "nifti_header", ":step"
+#: The attribute that makes it NIfTI's: other people's attributes of this name stay as they are.
+NIFTI_HEADER = "nifti_header"
+#: The same for MINC, which has starts, steps and directions for each axis, and real ranges of slices.
+MINC_STEP, MINC_RANGES = ":step", ("image-min", "image-max")
+SPATIAL = ("xspace", "yspace", "zspace")
+_NUMBER = (int, float, np.integer, np.floating)
 
 
 def affine_in(value: Any) -> npt.NDArray[np.float64] | None:
@@ -27,19 +33,48 @@ def affine_in(value: Any) -> npt.NDArray[np.float64] | None:
     return affine if affine.shape == (4, 4) and np.isfinite(affine).all() else None
 
 
+def steps_of(affine: npt.NDArray[np.float64], world: Sequence[int]) -> list[tuple[float, float, list[float]]]:
+    """Start, step and direction of each of three axes, which run along these axes in space, as MINC has them."""
+    columns = affine[:3, :3]
+    lengths = np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
+    signs = [-1.0 if columns[axis, place] < 0 else 1.0 for place, axis in enumerate(world)]
+    steps = lengths * signs
+    cosines = columns / steps
+    starts = np.linalg.lstsq(cosines, affine[:3, 3], rcond=None)[0]
+    return [(float(starts[k]), float(steps[k]), cosines[:, k].tolist()) for k in range(3)]
+
+
+def affine_of_minc(attributes: Mapping[str, Any], axes: Sequence[str] | None) -> npt.NDArray[np.float64] | None:
+    """The affine of starts, steps and directions, if the first three axes are those in space."""
+    names = list(axes or ())[:3]
+    if sorted(names) != list(SPATIAL) or not any(f"{name}{MINC_STEP}" in attributes for name in names):
+        return None
+    affine = np.eye(4)
+    affine[:3] = 0
+    try:
+        for place, name in enumerate(names):
+            usual = np.eye(3)[SPATIAL.index(name)]
+            direction = np.asarray(attributes.get(f"{name}:direction_cosines", usual), np.float64).reshape(3)
+            affine[:3, place] = direction * float(attributes.get(f"{name}{MINC_STEP}", 1))
+            affine[:3, 3] += direction * float(attributes.get(f"{name}:start", 0))
+    except (TypeError, ValueError):
+        return None
+    return affine if np.isfinite(affine).all() else None
+
+
 def view_in_space(
-    attributes: Mapping[str, Any], start: Sequence[int], axes: Sequence[int]
+    attributes: Mapping[str, Any], names: Sequence[str] | None, region: Box, axes: Sequence[int]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Attributes of `array[start:...].transpose(axes)`, and notes on what is lost."""
-    kept = dict(attributes)
+    """Attributes of `array[region].transpose(axes)`, and notes on what is lost; `names` are those of the axes."""
+    kept, start = dict(attributes), region.start
+    if names is not None and any(f"{name}{MINC_STEP}" in attributes for name in names):
+        _crop_minc(kept, names, region)
     affine = affine_in(attributes.get(AFFINE))
-    ours = NIFTI_HEADER in attributes or any(name.endswith(MINC_STEP) for name in attributes)
-    if affine is None or not ours or (not any(start) and list(axes) == sorted(axes)):
+    if affine is None or NIFTI_HEADER not in attributes or (not any(start) and list(axes) == sorted(axes)):
         return kept, ()
     places = [*axes, *range(len(axes), 3)][:3]
     if sorted(places) != [0, 1, 2]:
-        del kept[AFFINE]
-        kept.pop(NIFTI_HEADER, None)
+        del kept[AFFINE], kept[NIFTI_HEADER]
         return kept, ("the place in space is not kept: the first three axes are no longer those in space",)
     turn = np.zeros((4, 4))
     turn[3, 3] = 1
@@ -48,3 +83,30 @@ def view_in_space(
         turn[axis, 3] = start[axis] if axis < len(start) else 0
     kept[AFFINE] = affine @ turn
     return kept, ()
+
+
+def _crop_minc(kept: dict[str, Any], names: Sequence[str], region: Box) -> None:
+    """Move the starts, and cut coordinates and the ranges of slices."""
+    slices = dict(zip(names, region.slices, strict=True))
+    for name, part in slices.items():
+        step, begin = kept.get(f"{name}{MINC_STEP}"), kept.get(f"{name}:start", 0)
+        if part.start and isinstance(step, _NUMBER) and isinstance(begin, _NUMBER):
+            kept[f"{name}:start"] = np.float64(begin + step * part.start)
+        values = _array(kept.get(name))
+        if values is not None and values.ndim == 1:
+            kept[name] = values[part]
+    for name in MINC_RANGES:
+        values, along = _array(kept.get(name)), kept.get(f"{name}:dimorder")
+        order = along.split(",") if isinstance(along, str) else list(names)
+        if values is not None and 0 < values.ndim <= len(order) and all(n in slices for n in order[: values.ndim]):
+            kept[name] = values[tuple(slices[n] for n in order[: values.ndim])]
+
+
+def _array(value: Any) -> npt.NDArray[Any] | None:
+    """An array of numbers among attributes; other formats have lists."""
+    if not isinstance(value, list | np.ndarray):
+        return None
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return None

@@ -14,7 +14,7 @@ A chunk is always stored whole, so the last one of an axis may extend beyond the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -147,8 +147,19 @@ class Hdf5Format:
         _require_local(path, medium)
         parts_of(inner)
 
-    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Hdf5Store:
-        """Make a new file with one dataset; without filters all its bytes are allocated at once, without writing."""
+    def create(
+        self,
+        path: str,
+        inner: str,
+        schema: Schema,
+        *,
+        medium: Medium = LOCAL,
+        furnish: Callable[[Any], None] | None = None,
+    ) -> Hdf5Store:
+        """Make a new file with one dataset; without filters all its bytes are allocated at once, without writing.
+
+        `furnish` adds what a format on top of HDF5 keeps beside the dataset.
+        """
         _require_local(path, medium)
         name = "/".join(parts_of(inner)) or _NAME
         if exists(LOCAL, path):
@@ -162,6 +173,8 @@ class Hdf5Format:
                 with raise_disk_errors(lambda: checkpoint_file):
                     file = open_file(path, "x") if checkpoint_file is None else open_checkpoint_file(checkpoint_file)
                     stored = create_dataset(file, name, schema)
+                    if furnish is not None:
+                        furnish(file)
                 if checkpoint_file is None:
                     # The engine writes into the file, so HDF5 must have closed it.
                     file.close()

@@ -27,7 +27,7 @@ from reblock.storage.nifti.header import (
     parse_header,
     preamble_in,
 )
-from reblock.storage.space import AFFINE, affine_in
+from reblock.storage.space import AFFINE, affine_in, affine_of_minc
 
 #: Elements begin at a multiple of this.
 _ALIGNMENT = 16
@@ -196,6 +196,8 @@ def _second(fields: Any) -> Any:
 def _set_affine(fields: Any, schema: Schema, notes: list[str]) -> None:
     """Set the affine among the attributes, if the header has another: after a crop, or from another format."""
     given = affine_in(schema.attributes.get(AFFINE))
+    if given is None:
+        given = affine_of_minc(schema.attributes, schema.axes)
     if given is None:
         if AFFINE in schema.attributes:
             notes.append(f"attribute {AFFINE!r} is not kept: it is not a 4 × 4 matrix of numbers")
