@@ -194,7 +194,42 @@ def test_the_keys_of_an_unfinished_run_are_described(here: Path) -> None:
     document = json.loads(CliRunner().invoke(application, ["status", "x.zarr", "--json"]).stdout)
     # Options are those that were given.
     found = {re.sub(r"(\.options)\..*", r"\1", path) for path in paths(document)}
-    assert set(keys(section(read("json"), "status"))) == found
+    # It is empty, because the target is one array.
+    assert document["unfinished"]["arrays"] == {}
+    assert set(keys(section(read("json"), "status"))) == found | {"unfinished.arrays"}
+
+
+def small_dataset() -> None:
+    """A group of two arrays in `two.zarr`."""
+    for name in ("one", "two"):
+        reblock.repartition("x.npy", f"{name}-alone.zarr::{name}", chunks=(2, 2))
+    os.rename("two-alone.zarr/two", "one-alone.zarr/two")
+    os.rename("one-alone.zarr", "two.zarr")
+
+
+def test_the_keys_of_a_run_on_a_dataset_are_described(here: Path) -> None:
+    small_dataset()
+    listed = {key.partition(".")[0] for key in keys(section(read("json"), "plan and run of a dataset"))}
+    words = ["two.zarr", "y.zarr", "--json"]
+    document = json.loads(CliRunner().invoke(application, ["plan", *words]).stdout)
+    assert set(document) == listed
+    single = {key.partition(".")[0].partition("[")[0] for key in keys(section(read("json"), "run"))}
+    document = json.loads(CliRunner().invoke(application, ["run", *words]).stdout)
+    assert set(document) == listed | single
+    assert set(document["arrays"]) == {"one", "two"}
+    plan = {key.partition(".")[0].partition("[")[0] for key in keys(section(read("json"), "plan"))}
+    assert set(document["arrays"]["one"]) == (plan | single) - {"engine"}
+
+
+def test_objects_of_datasets_have_what_is_described(here: Path) -> None:
+    small_dataset()
+    job = reblock.plan("two.zarr", "y.zarr", chunks=1)
+    objects = [job, reblock.run(job), reblock.verify("two.zarr", "y.zarr")]
+    table = {row[0].strip("`"): row[1] for row in rows(section(read("python"), "Objects of datasets"))}
+    assert list(table) == [type(thing).__name__ for thing in objects]
+    for thing in objects:
+        names = re.findall(r"`(\w+)(?:\([^`]*\))?`", table[type(thing).__name__])
+        assert [name for name in names if not hasattr(thing, name) and name not in ("Job", "Report", "Verdict")] == []
 
 
 def test_measured_has_the_keys_of_cost() -> None:

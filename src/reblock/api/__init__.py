@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from reblock.api.advice import advise
     from reblock.api.array import DEFAULT_MEMORY, Array, open
     from reblock.api.blocks import merge, merge_format, split, split_format
-    from reblock.api.compare import Difference, Verdict, info, verify
+    from reblock.api.compare import info, verify
+    from reblock.api.compare_datasets import DatasetVerdict
     from reblock.api.connecting import connect
     from reblock.api.creating import create
     from reblock.api.dataset import Dataset, open_dataset
+    from reblock.api.dataset_job import DatasetJob
     from reblock.api.extract.extracting import extract
     from reblock.api.extract.reading import Extraction
     from reblock.api.job import Job
     from reblock.api.planfile import load_plan, save_plan
-    from reblock.api.planning import plan
+    from reblock.api.planning import plan, plan_array
     from reblock.api.recording import record
     from reblock.api.replicas.changing import repair_replicas, update_replicas
     from reblock.api.replicas.making import create_replicas
     from reblock.api.resumption import find_job, resume
     from reblock.api.running import adopt, check, repartition, run
+    from reblock.api.verdict import Difference, Verdict
+    from reblock.engine.dataset_report import DatasetReport
     from reblock.runs.unfinished import Unfinished, clean, status
 
 __all__ = [
@@ -36,6 +40,9 @@ __all__ = [
     "Advice",
     "Array",
     "Dataset",
+    "DatasetJob",
+    "DatasetReport",
+    "DatasetVerdict",
     "Difference",
     "Extraction",
     "Job",
@@ -57,6 +64,7 @@ __all__ = [
     "open",
     "open_dataset",
     "plan",
+    "plan_array",
     "record",
     "repair_replicas",
     "repartition",
@@ -74,16 +82,20 @@ require_posix()
 
 _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
-    **dict.fromkeys(("Difference", "Verdict", "info", "verify"), "reblock.api.compare"),
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "extract": "reblock.api.extract.extracting",
     "Extraction": "reblock.api.extract.reading",
+    **dict.fromkeys(("info", "verify"), "reblock.api.compare"),
+    **dict.fromkeys(("Difference", "Verdict"), "reblock.api.verdict"),
+    "DatasetReport": "reblock.engine.dataset_report",
+    "DatasetVerdict": "reblock.api.compare_datasets",
+    "DatasetJob": "reblock.api.dataset_job",
     "Job": "reblock.api.job",
     "connect": "reblock.api.connecting",
     "create": "reblock.api.creating",
     **dict.fromkeys(("Dataset", "open_dataset"), "reblock.api.dataset"),
     **dict.fromkeys(("load_plan", "save_plan"), "reblock.api.planfile"),
-    "plan": "reblock.api.planning",
+    **dict.fromkeys(("plan", "plan_array"), "reblock.api.planning"),
     "Advice": "reblock.advisor.advice",
     "advise": "reblock.api.advice",
     "record": "reblock.api.recording",

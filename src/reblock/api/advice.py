@@ -18,7 +18,7 @@ from reblock.api.access import find_pattern
 from reblock.api.array import DEFAULT_MEMORY, Array, ArraySource, open_array
 from reblock.api.devices import AUTO_DEVICE, find_device, find_devices
 from reblock.api.machine import parse_memory
-from reblock.api.planning import plan
+from reblock.api.planning import plan_array
 from reblock.api.request import AccessGiven, abstract_source, one_of, parse_codec
 from reblock.engine import View
 from reblock.errors import InfeasibleError, UsageError, option, options
@@ -281,7 +281,7 @@ def _converted(advice: Advice, subject: Subject, memory: str | int | None, devic
     else:
         wanted["shards"], wanted["to_format"] = advice.best.shards, subject.format.name
     try:
-        job = plan(subject.array, **wanted)
+        job = plan_array(subject.array, **wanted)
     except InfeasibleError as error:
         return replace(advice, command=command, notes=(*notes, f"converting: {error.message}"))
     cost = job.cost

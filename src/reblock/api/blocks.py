@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from reblock.api.array import ArraySource
-from reblock.api.running import repartition
+from reblock.api.running import repartition_array
 from reblock.engine import Report
 from reblock.errors import FormatError, UsageError, option
 from reblock.geometry.notation import Chunks
@@ -45,7 +45,7 @@ def split(
     >>> sorted(os.listdir(os.path.join(folder, "b")))
     ['part0.npy', 'part1.npy', 'reblock.json']
     """
-    return repartition(source, folder, chunks=chunks, to_format=split_format(block_format, pattern), **options)
+    return repartition_array(source, folder, chunks=chunks, to_format=split_format(block_format, pattern), **options)
 
 
 def merge(
@@ -73,7 +73,7 @@ def merge(
     >>> numpy.load(os.path.join(folder, "x.npy")).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    return repartition(folder, target, from_format=merge_format(folder, block_format, pattern), **options)
+    return repartition_array(folder, target, from_format=merge_format(folder, block_format, pattern), **options)
 
 
 def split_format(block_format: str, pattern: str | None = None) -> str:

@@ -6,19 +6,24 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, ArraySource, open, open_array
+from reblock.api.compare_datasets import DatasetVerdict, compare_datasets
+from reblock.api.dataset import Dataset
+from reblock.api.dataset_ends import DatasetRequest, find_tree
 from reblock.api.described import describe_array, describe_dataset
+from reblock.api.ends import AnySource
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
 from reblock.api.spreading import DisksGiven, allowed_folders
+from reblock.api.verdict import Difference, Verdict
 from reblock.engine import ComparedArray, View, compare, digest
-from reblock.errors import FormatError, ReblockError, UsageError
+from reblock.errors import FormatError, ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
@@ -37,56 +42,9 @@ MANY_DIFFERENCES = 10
 VERIFY_MEMORY = "256MiB"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The first element that differs."""
-
-    index: tuple[int, ...]
-    """Its index in the source; the first in C order of the source's axes."""
-    source: Any
-    """The source's value: a number, or text if JSON cannot express it."""
-    target: Any
-    """The target's value."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"index": list(self.index), "source": self.source, "target": self.target}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether two arrays hold the same elements."""
-
-    equal: bool
-    """Whether the arrays are equal."""
-    differences: tuple[str, ...]
-    """The differences in words, the most important first; including a stored digest that does not match."""
-    source_digest: str | None = None
-    """Digest of the source's elements; None if shapes or types differ."""
-    target_digest: str | None = None
-    """Digest of the target's elements, likewise."""
-    differing_elements: int | None = None
-    """The number of elements that differ in any bit; None if shapes or types differ."""
-    first_difference: Difference | None = None
-    """The first differing element, or None."""
-
-    def __bool__(self) -> bool:
-        return self.equal
-
-    def to_json(self) -> dict[str, Any]:
-        first = self.first_difference
-        return {
-            "equal": self.equal,
-            "source_digest": self.source_digest,
-            "target_digest": self.target_digest,
-            "differing_elements": self.differing_elements,
-            "first_difference": None if first is None else first.to_json(),
-            "differences": list(self.differences),
-        }
-
-
 def verify(
-    source: ArraySource,
-    target: ArraySource,
+    source: AnySource,
+    target: AnySource,
     *,
     region: Ranges | None = None,
     transpose: Order | None = None,
@@ -96,8 +54,13 @@ def verify(
     allow_external: Sequence[Where] = (),
     disks: DisksGiven | None = None,
     reader: str = "reblock",
-) -> Verdict:
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+) -> Verdict | DatasetVerdict:
     """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
+
+    If both are files or groups with several arrays, every array is compared with that of the same name, and the result
+    is a `DatasetVerdict`. Then `region` names axes, and `include` and `exclude` choose arrays by patterns of names.
 
     If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
@@ -105,8 +68,45 @@ def verify(
     """
     memory_bytes = parse_memory(memory)
     allow_external = allowed_folders(allow_external, disks)
+    one_of("reader", reader, ("reblock", "library"))
+    formats = (from_format, to_format)
+    ends = [(source, from_format, allow_external), (target, to_format, allow_external)]
+    if include or exclude or not all(isinstance(end, str | os.PathLike) for end in (source, target)):
+        one, two = (find_tree(*end, require=bool(include or exclude)) for end in ends)
+    else:
+        one = two = None
+    if one is None or two is None:
+        if isinstance(source, TreeStore | Dataset) or isinstance(target, TreeStore | Dataset):
+            raise UsageError("a dataset cannot be compared with an array: name one of its arrays")
+        try:
+            return _verify_arrays(source, target, region, transpose, memory_bytes, formats, allow_external, reader)
+        except FormatError:
+            one, two = (find_tree(*end) for end in ends)
+            if one is None or two is None:
+                raise
+    if transpose is not None:
+        raise UsageError(f"{option('transpose')} is for one array, not for datasets")
+    wanted = DatasetRequest(include, exclude, region)
+
+    def compare_arrays(left: Array, right: Array, part: Ranges | None) -> Verdict:
+        return _verify_arrays(left, right, part, None, memory_bytes, (None, None), allow_external, reader)
+
+    return compare_datasets(one, two, wanted, compare_arrays, memory_bytes)
+
+
+def _verify_arrays(
+    source: ArraySource,
+    target: ArraySource,
+    region: Ranges | None,
+    transpose: Order | None,
+    memory_bytes: int,
+    formats: tuple[str | None, str | None],
+    allow_external: Sequence[Where],
+    reader: str,
+) -> Verdict:
+    from_format, to_format = formats
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
-    if one_of("reader", reader, ("reblock", "library")) == "library":
+    if reader == "library":
         one, two = (
             _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
         )

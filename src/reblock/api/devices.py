@@ -47,6 +47,8 @@ WITHOUT_LOOP = 0.15
 
 #: The name of a preset, the path of a file, `auto`, or a device itself.
 Asked = str | Device
+#: Trials of codecs, by name.
+Tried = dict[str, list[Sample]]
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,17 @@ def find_devices(
     layouts: tuple[Layout, Layout],
     schema: Schema,
     memory_bytes: int,
+    tried: Tried | None = None,
 ) -> Devices:
     """The devices of source, target and scratch; only a stored source has a device of its own.
 
-    `auto` tries codecs that no run has measured.
+    `auto` tries codecs that no run has measured, and that are not in `tried`, where it adds them.
     """
     if view is None or AUTO_DEVICE not in asked or not is_on():
         target, scratch = (None if one is None else _priced(find_device(one)) for one in asked[1:])
         return Devices(_priced(find_device(asked[0])), target, scratch, layouts)
-    found = _auto(view, None if location is None else location.path, layouts, schema, memory_bytes)
+    place = None if location is None else location.path
+    found = _auto(view, place, layouts, schema, memory_bytes, {} if tried is None else tried)
     if asked in ((AUTO_DEVICE, None, None), (AUTO_DEVICE,) * 3):
         return found
     source, target, scratch = (
@@ -137,16 +141,24 @@ def _priced(device: Device) -> Device:
     return replace(device, memory_bytes_per_second=device.memory_bytes_per_second * WITHOUT_LOOP)
 
 
-def _auto(view: View, target: str | None, layouts: tuple[Layout, Layout], schema: Schema, memory_bytes: int) -> Devices:
+def _auto(
+    view: View,
+    target: str | None,
+    layouts: tuple[Layout, Layout],
+    schema: Schema,
+    memory_bytes: int,
+    tried: Tried,
+) -> Devices:
     """Measured devices of a source and a target; codecs that no run has measured are tried."""
     subjects = _subjects(view, target)
     experience = recall()
-    trials, words = _trials(view, layouts[1], schema, experience, memory_bytes)
-    tried = {(one.subject, one.quantity): one.value for one in trials}
+    trials, words = _trials(view, layouts[1], schema, experience, memory_bytes, tried)
+    before = {(one.subject, one.quantity): one.value for some in tried.values() for one in some}
+    values = before | {(one.subject, one.quantity): one.value for one in trials}
 
     def known(subject: str, quantity: str) -> float | None:
         quantity = _scatter() if quantity == SCATTER else quantity
-        return tried.get((subject, quantity)) or experience.value(subject, quantity)
+        return values.get((subject, quantity)) or experience.value(subject, quantity)
 
     stored = _with_part(layouts[0], known), _with_part(layouts[1], known)
     one, two = (
@@ -194,29 +206,31 @@ def _with_part(layout: Layout, known: Known) -> Layout:
 
 
 def _trials(
-    view: View, layout: Layout, schema: Schema, experience: Experience, memory_bytes: int
+    view: View, layout: Layout, schema: Schema, experience: Experience, memory_bytes: int, tried: Tried
 ) -> tuple[list[Sample], list[str]]:
     """Trials of codecs that no run has measured, and a note on each."""
     source = view.layout
-    wanted = [
-        kind
-        for kind, one in (("decode", source), ("encode", layout))
-        if one.encoded and experience.value(MACHINE, coding(kind, one.codec)) is None
-    ]
+    names = {kind: coding(kind, one.codec) for kind, one in (("decode", source), ("encode", layout)) if one.encoded}
+    wanted = [kind for kind, name in names.items() if name not in tried and experience.value(MACHINE, name) is None]
+    tried.update({names[kind]: [] for kind in wanted})
     if not wanted:
         return [], []
     samples: list[Sample] = []
     words: list[str] = []
     little = excerpt(view.store, memory_bytes)
     if "decode" in wanted and little is not None and little.decoding is not None:
-        samples += _samples("decode", source.codec, little.decoding.bytes_per_second, little.decoding.stored_part)
+        rate, part = little.decoding.bytes_per_second, little.decoding.stored_part
+        tried[names["decode"]] = _samples("decode", source.codec, rate, part)
+        samples += tried[names["decode"]]
         words.append(f"{source.codec} tried on {format_size(little.decoding.bytes)}")
     if "encode" in wanted:
         before, after = view.store.layout.dtype, schema.dtype
         elements = made_up(after) if little is None else cast(little.elements, before, after)
         found = try_encoding(schema.codec, after, elements)
         if found is not None:
-            samples += _samples("encode", layout.codec, found.bytes_per_second, found.stored_part)
+            rate, part = found.bytes_per_second, found.stored_part
+            tried[names["encode"]] = _samples("encode", layout.codec, rate, part)
+            samples += tried[names["encode"]]
             words.append(f"{layout.codec} tried on {format_size(found.bytes)}")
     return samples, words
 

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
-from reblock.api.devices import AUTO_DEVICE, Devices, find_devices
+from reblock.api.dataset import Dataset
+from reblock.api.devices import AUTO_DEVICE, Devices, Tried, find_devices
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import (
     AccessGiven,
@@ -28,7 +29,7 @@ from reblock.engine import View
 from reblock.errors import UsageError, option, options
 from reblock.geometry.notation import AUTO as CHOSEN
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
-from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema
+from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema, Store, TreeStore
 from reblock.planner import AUTO
 from reblock.runs.adopt import Demands
 from reblock.runs.disks import disks_of
@@ -38,6 +39,8 @@ from reblock.storage.location import Location, Where
 from reblock.storage.media.registry import medium_of, target_medium
 from reblock.units import parse_size
 
+#: What can be read: an array, or a dataset.
+AnySource = ArraySource | TreeStore | Dataset
 #: What a caller may ask of a target.
 _ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype")
 
@@ -46,7 +49,7 @@ _ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype")
 class Request:
     """What a caller asks of a plan, as given: the arguments of `reblock.plan`."""
 
-    source: ArraySource | None = None
+    source: AnySource | None = None
     """The array to read; None = described by shape, dtype and source_chunks."""
     target: Where | None = None
     """The array to write."""
@@ -104,6 +107,12 @@ class Request:
     """Its chunks."""
     source_codec: str | Codec | None = None
     """Its codec."""
+    include: str | Sequence[str] = ()
+    """Patterns of names: only such arrays of a dataset are taken."""
+    exclude: str | Sequence[str] = ()
+    """Patterns of names: such arrays of a dataset are left out."""
+    skip_unsupported: bool = False
+    """Whether arrays of a dataset that the target cannot hold are left out."""
 
     def __post_init__(self) -> None:
         if self.access is not None and self.chunks is None:
@@ -157,13 +166,13 @@ class Ends:
     files: Files = field(default_factory=list)
     """Status of the files that describe the source, taken when it was opened."""
 
-    def devices(self, request: Request) -> Devices:
-        """The devices that a plan is made for."""
+    def devices(self, request: Request, tried: Tried | None = None) -> Devices:
+        """The devices that a plan is made for; `tried` keeps trials of codecs for other arrays of a dataset."""
         asked = request.device, request.target_device, request.scratch_device
         layouts = self.source, self.target
         disks = disks_of(self.format) if self.format is not None else None
         where = self.location if disks is None else Location(disks.folders[0])
-        return find_devices(asked, self.view, where, layouts, self.schema, request.memory_bytes)
+        return find_devices(asked, self.view, where, layouts, self.schema, request.memory_bytes, tried)
 
     def problem(self, request: Request, devices: Devices) -> Problem:
         """The problem that a plan has to solve."""
@@ -189,7 +198,11 @@ class Ends:
 
 def find_ends(request: Request) -> Ends:
     """Open the source and describe the target; nothing is written."""
-    return _abstract_ends(request) if request.source is None else _stored_ends(request, request.source)
+    if request.source is None:
+        return _abstract_ends(request)
+    if isinstance(request.source, TreeStore | Dataset):
+        raise UsageError(f"{request.source!r} is a dataset, not an array")
+    return _stored_ends(request, request.source)
 
 
 def _abstract_ends(request: Request) -> Ends:
@@ -228,11 +241,32 @@ def _chooser(request: Request, kind: Format | None) -> MakeChooser:
 
 
 def _stored_ends(request: Request, source: ArraySource) -> Ends:
-    if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
-        raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
+    check_stored(request)
     disks = parse_disks(request.disks)
     array = open_array(source, request.from_format, (*request.allow_external, *disks))
-    store = array.store.measured() if isinstance(array.store, Measurable) else array.store
+    where, kind = find_target(request, array.store.format)
+    kind = spread_format(kind, disks, request.placement, array.store, where)
+    return ends_of(request, array.store, array.files, where, kind)
+
+
+def check_stored(request: Request) -> None:
+    """Raise UsageError if a stored source is also described."""
+    if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
+        raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
+
+
+def find_target(request: Request, source_format: str) -> tuple[Location | None, Format]:
+    """Where the target goes, if that is said, and its format."""
+    where = None if request.target is None else registry.locate(request.target)
+    if where is None:
+        return None, registry.get(request.to_format or source_format)
+    target_medium(where.path)
+    return where, registry.for_target(where.path, request.to_format)
+
+
+def ends_of(request: Request, opened: Store, files: Files, where: Location | None, kind: Format) -> Ends:
+    """The ends of a job that reads a store; `files` describe it."""
+    store = opened.measured() if isinstance(opened, Measurable) else opened
     strict = is_strict(request.on_missing)
     if strict and isinstance(store, ObjectBound) and store.fills:
         raise UsageError(
@@ -245,12 +279,6 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
         parse_order(request.transpose, store.layout.ndim, store.schema.axes),
         strict=strict,
     )
-    where = None if request.target is None else registry.locate(request.target)
-    if where is not None:
-        target_medium(where.path)
-    to_format = request.to_format
-    kind = registry.get(to_format or store.format) if where is None else registry.for_target(where.path, to_format)
-    kind = spread_format(kind, disks, request.placement, store, where)
     choose = _chooser(request, kind) if request.chooses else None
     codec = parse_codec(request.codec)
     wishes = Wishes(request.chunks, request.shards, request.chunk_order, codec, request.dtype, choose)
@@ -259,4 +287,4 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
     schema = target_schema(kind, wanted, asked, checksum=request.checksum)
     if where is not None and not medium_of(where.path).writes_ranges:
         schema = replace(schema, whole_objects=True)
-    return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, array.files)
+    return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, files)

@@ -20,6 +20,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from reblock.api.array import ArraySource
+from reblock.api.dataset_job import AnyJob, DatasetJob
 from reblock.api.ends import Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.planning import planned_job
@@ -39,6 +40,8 @@ VERSION = 1
 MAX_BYTES = 16 << 20
 #: Options that are not in a plan file: where the arrays are, and how they are opened.
 _PLACES = ("source", "target", "from_format", "to_format", "allow_external", "disks", "placement")
+#: Options for datasets, of which no plan is saved.
+_DATASETS = ("include", "exclude", "skip_unsupported")
 #: Types of the options in a file that are not text.
 _KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool}
 #: Options that a plan decides, and that are refused beside one.
@@ -47,8 +50,10 @@ DECIDED = tuple(
 )
 
 
-def save_plan(job: Job, path: Where) -> None:
+def save_plan(job: AnyJob, path: Where) -> None:
     """Save the plan of a job, for `load_plan` and `reblock run --plan`; only an older plan file is replaced."""
+    if isinstance(job, DatasetJob):
+        raise UsageError("a plan file holds the plan of one array: name an array of the dataset after '::'")
     if job.source is None or job.format is None or job.decision.problem.held:
         raise UsageError("only a plan for a stored array that counts all allocated memory can be saved and run")
     document = {
@@ -112,7 +117,7 @@ def _request(value: Any) -> Request:
     """The options of a plan, each checked to have the right type."""
     if not isinstance(value, dict):
         raise UsageError("request must be an object")
-    strange = [name for name in value if name not in DECIDED]
+    strange = [name for name in value if name not in DECIDED or name in _DATASETS]
     if strange:
         raise UsageError(f"request has no {', '.join(map(repr, strange[:3]))}")
     for name, one in value.items():

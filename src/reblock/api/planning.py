@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from reblock.api.array import ArraySource
-from reblock.api.devices import AUTO_DEVICE, Devices
-from reblock.api.ends import Ends, Request, find_ends
+from reblock.api.dataset import Dataset
+from reblock.api.dataset_ends import DatasetEnds, find_dataset_ends, find_tree
+from reblock.api.dataset_job import AnyJob, DatasetJob
+from reblock.api.devices import AUTO_DEVICE, Devices, Tried
+from reblock.api.ends import AnySource, Ends, Request, find_ends
 from reblock.api.job import Job
 from reblock.api.parts import choose_parts
-from reblock.api.recall import remember
+from reblock.api.recall import remember, remember_dataset
 from reblock.api.request import AccessGiven
 from reblock.api.spreading import DisksGiven
+from reblock.errors import FormatError, InfeasibleError, UsageError, options
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape
-from reblock.model import Codec, Device, Plan, Problem
+from reblock.model import Codec, Device, Plan, Problem, TreeStore
 from reblock.planner import AUTO, Decision, choose, price
 from reblock.storage.location import Where
 
 
 def plan(
-    source: ArraySource | None = None,
+    source: AnySource | None = None,
     target: Where | None = None,
     *,
     chunks: Chunks | None = None,
@@ -51,14 +57,21 @@ def plan(
     shape: Shape | None = None,
     source_chunks: Chunks | None = None,
     source_codec: str | Codec | None = None,
-) -> Job:
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    skip_unsupported: bool = False,
+) -> AnyJob:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
-    The source is a stored array, or, for arithmetic alone, `shape`, `dtype` and `source_chunks`. `checksum` appends a
-    checksum of each chunk to the target's codec, so that every reader detects damage. The memory budget is 1 GiB by
-    default. `access` names the reads that the target is to serve, for chunks, shards and a chunk order that are `auto`.
-    `disks` are folders over which the files of a block folder are spread, as `placement` says: `round-robin`, `range`,
-    `four-way` or `random`.
+    The source is a stored array, or, for arithmetic alone, `shape`, `dtype` and `source_chunks`. If it is a file or a
+    group with several arrays, the result is a `DatasetJob` with a plan for each; then axes are given by name, and apply
+    to each array that has one. `include` and `exclude` choose arrays by patterns of their names; `skip_unsupported`
+    leaves out those that the target's format cannot hold.
+
+    `checksum` appends a checksum of each chunk to the target's codec, so that every reader detects damage. The memory
+    budget is 1 GiB by default. `access` names the reads that the target is to serve, for chunks, shards and a chunk
+    order that are `auto`. `disks` are folders over which the files of a block folder are spread, as `placement` says:
+    `round-robin`, `range`, `four-way` or `random`.
 
     Examples
     --------
@@ -68,14 +81,132 @@ def plan(
     96
     """
     request = Request(**locals())
+    where = request.source, request.from_format, request.allow_external
+    if request.include or request.exclude:
+        found = find_tree(*where, require=True)
+    elif isinstance(source, TreeStore | Dataset):
+        found = find_tree(*where)
+    else:
+        # A file or a group with one array is that array.
+        try:
+            return _plan_array(request)
+        except FormatError:
+            found = find_tree(*where)
+            if found is None or not (found.tree.arrays or found.tree.tables):
+                raise
+    if found is None:
+        return _plan_array(request)
+    return plan_dataset(find_dataset_ends(request, found), request)
+
+
+def plan_array(source: ArraySource | None = None, target: Where | None = None, **options: Any) -> Job:
+    """`plan` for a source that is one array; takes the same arguments."""
+    return _plan_array(Request(source, target, **options))
+
+
+def _plan_array(request: Request) -> Job:
+    if request.include or request.exclude or request.skip_unsupported:
+        raise UsageError(
+            f"{options('include', 'exclude', 'skip_unsupported')} are for datasets, and the source is one array"
+        )
     ends = find_ends(request)
     devices = ends.devices(request)
-    problem = ends.problem(request, devices)
-    if strategy == AUTO:
-        decision = choose_parts(ends.view, problem, objective)
-    else:
-        decision = choose(problem, strategy=strategy, objective=objective)
-    return _job(decision, ends, request, devices)
+    return _job(_decide(ends, ends.problem(request, devices), request), ends, request, devices)
+
+
+def _decide(ends: Ends, problem: Problem, request: Request) -> Decision:
+    if request.strategy == AUTO:
+        return choose_parts(ends.view, problem, request.objective)
+    return choose(problem, strategy=request.strategy, objective=request.objective)
+
+
+def plan_dataset(ends: DatasetEnds, request: Request) -> DatasetJob:
+    """Plan each array with the whole budget, because they are written one after the other."""
+    tried: Tried = {}
+    # Codecs are tried on the largest arrays.
+    names = sorted(ends.parts, key=lambda one: -ends.parts[one].target.nbytes)
+    devices = {name: ends.parts[name].devices(ends.requests[name], tried) for name in names}
+    problems = {name: ends.parts[name].problem(ends.requests[name], devices[name]) for name in names}
+    # Many variables of a dataset are the same problem, but for the stored sizes of their chunks.
+    alike: dict[Problem, list[Problem]] = {}
+    for problem in problems.values():
+        alike.setdefault(_unmeasured(problem), []).append(problem)
+    known: dict[Problem, Decision] = {}
+    jobs: dict[str, Job] = {}
+    for name in names:
+        part, key = ends.parts[name], _unmeasured(problems[name])
+        decision = known.get(key)
+        if decision is None:
+            with named(name):
+                decision = _decide(part, _with_largest(alike[key]), ends.requests[name])
+            if not decision.plan.divided:
+                known[key] = decision
+        jobs[name] = _array_job(decision, part, request, devices[name])
+    return _dataset_job({name: jobs[name] for name in ends.parts}, ends, request)
+
+
+def _unmeasured(problem: Problem) -> Problem:
+    """The problem without what is known of stored sizes."""
+    return replace(problem, source=replace(problem.source, stored_bytes=()))
+
+
+def _with_largest(problems: Sequence[Problem]) -> Problem:
+    """One of several problems that are alike, with the largest stored sizes of any: its plan fits all of them."""
+    known = [problem.source.stored_bytes for problem in problems]
+    if not all(known):
+        return _unmeasured(problems[0])
+    largest = tuple(map(max, zip_longest(*known, fillvalue=0)))
+    return replace(problems[0], source=replace(problems[0].source, stored_bytes=largest))
+
+
+def planned_dataset(plans: Mapping[str, Plan], ends: DatasetEnds, request: Request) -> DatasetJob:
+    """The job that executes existing plans."""
+    jobs, tried = {}, Tried()
+    for name, part in ends.parts.items():
+        asked = ends.requests[name]
+        devices = part.devices(asked, tried)
+        problem = problem_for(plans[name], part, part.problem(asked, devices))
+        jobs[name] = _array_job(price(plans[name], problem, objective=request.objective), part, request, devices)
+    return _dataset_job(jobs, ends, request)
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Name the array of a dataset in errors."""
+    try:
+        yield
+    except (InfeasibleError, UsageError) as error:
+        error.args = (f"{name}: {error.message}", *error.args[1:])
+        raise
+
+
+def _array_job(decision: Decision, ends: Ends, request: Request, devices: Devices) -> Job:
+    """The job of one array of a dataset; what was asked is kept with the dataset."""
+    return Job(
+        decision,
+        ends.view,
+        ends.location,
+        ends.format,
+        ends.schema,
+        demands=request.demands,
+        files=ends.files,
+        devices=devices,
+    )
+
+
+def _dataset_job(jobs: Mapping[str, Job], ends: DatasetEnds, request: Request) -> DatasetJob:
+    return DatasetJob(
+        jobs,
+        ends.source,
+        ends.tree,
+        ends.tables,
+        ends.location,
+        ends.format,
+        request.memory_bytes,
+        remember_dataset(request, ends.source, ends.location),
+        demands=request.demands,
+        files=ends.files,
+    )
 
 
 def planned_job(plan: Plan, ends: Ends, request: Request) -> Job:

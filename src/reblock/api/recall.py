@@ -6,7 +6,7 @@ A request holds what was given and nothing else, normalised: whole paths, bytes,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,7 +16,7 @@ from reblock.api.ends import Request
 from reblock.api.spreading import parse_disks
 from reblock.engine import View
 from reblock.geometry.grid import Cut
-from reblock.model import Device, ObjectBound, Schema
+from reblock.model import Device, ObjectBound, Schema, TreeStore
 from reblock.storage.location import Location, absolute
 from reblock.storage.roots import FileRoots
 
@@ -69,6 +69,47 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
     if isinstance(given["source"], Array):
         made |= {"from_format": view.store.format, "allow_external": known["allow_external"]}
     return {name: value for name, value in made.items() if value not in ("", [])}
+
+
+def remember_dataset(asked: Request, source: TreeStore, target: Location | None) -> dict[str, Any]:
+    """The request that the plans of a dataset were made for."""
+    where = Location.parse(source.location)
+    given = {
+        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _SHAPES},
+        "memory": asked.memory_bytes if asked.memory is not None else None,
+        "scratch_limit": asked.scratch_bytes,
+        "source": str(Location(absolute(where.path), where.inner)),
+        "target": "" if target is None else _target(target),
+        "codec": None if asked.codec is None else str(asked.codec),
+        "allow_external": list(source.roots.allowed) if isinstance(source.roots, FileRoots) else [],
+        **{name: _by_axis_text(getattr(asked, name)) for name in ("chunks", "shards", "region")},
+        **{name: list(_patterns(getattr(asked, name))) for name in ("include", "exclude")},
+    }
+    made = {
+        name: _device(value) if name in _DEVICES else value
+        for name, value in given.items()
+        if not _is_usual(name, value)
+    }
+    return {name: value for name, value in made.items() if value not in ("", [])}
+
+
+def _patterns(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _by_axis_text(value: Any) -> str | None:
+    """An option by axis as the command line takes it."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping):
+        return str(value) if not isinstance(value, Sequence) else ",".join(map(str, value))
+    return ",".join(f"{axis}={_item_text(item)}" for axis, item in value.items())
+
+
+def _item_text(item: Any) -> str:
+    if isinstance(item, slice):
+        return ":".join("" if part is None else str(part) for part in (item.start, item.stop))
+    return "+".join(map(str, item)) if isinstance(item, Sequence) and not isinstance(item, str) else str(item)
 
 
 def recalled(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

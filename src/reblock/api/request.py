@@ -69,7 +69,7 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
     """What is wanted of the target: the source's own properties but for what was asked."""
     schema, shape = view.store.schema, view.layout.shape
     kept = _kept_chunks(view)
-    names = tuple(schema.axes[a] for a in view.axes) if schema.axes else None
+    names = tuple(schema.axes[a] for a in view.axes) if schema.axes is not None else None
     cuts = kept if wishes.chunks is None else parse_chunks(wishes.chunks, shape, kept, names)
     dtype = schema.dtype if wishes.dtype is None else _dtype(wishes.dtype)
     codec = schema.codec if wishes.codec is None else wishes.codec

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from reblock.api.dataset_ends import find_dataset_ends
+from reblock.api.dataset_job import AnyJob
 from reblock.api.ends import Request, find_ends
-from reblock.api.job import Job
-from reblock.api.planning import planned_job
+from reblock.api.planning import planned_dataset, planned_job
 from reblock.api.recall import recalled
-from reblock.api.running import run
-from reblock.engine import Report
+from reblock.api.running import AnyReport, run
 from reblock.errors import UnfinishedError, UsageError, command
 from reblock.model import Plan
 from reblock.runs.adopt import Demands
@@ -22,7 +23,7 @@ from reblock.storage import registry
 from reblock.storage.location import Location, Where
 
 
-def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
+def find_job(target: Where) -> tuple[AnyJob, dict[str, Any]] | None:
     """The job of the unfinished run that makes a target, with that run's plan, and its options.
 
     None if the target is complete and no run is left; UsageError if there is neither.
@@ -34,6 +35,8 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
             return None
         asked, documents = journal.header.get("request"), journal.header.get("plans")
         is_object = began_with_object(journal.header)
+        is_dataset = journal.header["problem"]["dataset"] is not None
+        names = [one["name"] for one in journal.header["arrays"]] if is_dataset else None
     if is_object:
         raise UnfinishedError(
             f"{staging.target}: the run read an object of a program, which cannot be opened again: "
@@ -49,16 +52,28 @@ def find_job(target: Where) -> tuple[Job, dict[str, Any]] | None:
     path = given.path.rstrip("/") + ("/" if began.is_folder else "")
     request = Request(**{**planning, "target": str(replace(given, path=path, inner=began.inner))})
     try:
-        job = planned_job(Plan.from_json(documents[0]), find_ends(request), request)
+        job = _job(request, [Plan.from_json(one) for one in documents], names)
     except UsageError as error:
         error.add("the plan of the unfinished run no longer fits its source or its target")
         raise
     return replace(job, demands=Demands()), running
 
 
+def _job(request: Request, plans: list[Plan], names: list[str] | None) -> AnyJob:
+    """The job of a request and the plans that were made for it; `names` are those of the arrays of a dataset."""
+    if names is None:
+        return planned_job(plans[0], find_ends(request), request)
+    allow = tuple(os.fspath(folder) for folder in request.allow_external)
+    source = registry.open_tree(str(request.source), request.from_format, allow)
+    ends = find_dataset_ends(request, source)
+    if list(ends.parts) != names or len(plans) != len(names):
+        raise UsageError(f"{source.location} has other arrays than when the run began")
+    return planned_dataset(dict(zip(names, plans, strict=True)), ends, request)
+
+
 def resume(
     target: Where, *, progress: Progress | None = None, cancelled: Callable[[], bool] = lambda: False
-) -> Report | None:
+) -> AnyReport | None:
     """Continue the unfinished run that makes a target, with its own plan and its original options.
 
     Returns None if the target is complete and no run is left; raises UsageError if there is neither.

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from time import perf_counter
-from typing import Any
+from typing import Any, overload
 
 from reblock.api.array import ArraySource
 from reblock.api.crews import check_crew, open_crew, shared_job
+from reblock.api.dataset_job import AnyJob, DatasetJob
+from reblock.api.ends import AnySource
 from reblock.api.job import Job
 from reblock.api.machine import Load, engine_name
 from reblock.api.parts import choose_whole
-from reblock.api.planning import plan, with_plan
+from reblock.api.planning import plan, plan_array, with_plan
 from reblock.engine import Crew, Report, measured_cost, total_times
+from reblock.engine.dataset_report import DatasetReport, total_cost
 from reblock.errors import ChangedError, StorageError, UnevenError, UsageError
 from reblock.planner import check as check_plan
 from reblock.runs.adopt import require_met
@@ -24,15 +27,18 @@ from reblock.runs.attempt import Attempt
 from reblock.runs.disks import new_folders
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.scratch import kept_folder
-from reblock.runs.source import first_change
+from reblock.runs.source import Files, first_change
 from reblock.runs.space import foresee
 from reblock.runs.staging import Staging
 from reblock.runs.unfinished import remove_unfinished
-from reblock.runs.work import Work
+from reblock.runs.work import DatasetWork, TableWork, Work
 from reblock.storage import registry
 from reblock.storage.location import Location, Where, absolute
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
+
+#: The report of a run on an array, or on a dataset.
+AnyReport = Report | DatasetReport
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,36 @@ class RunOptions:
     """Other processes that carry out the plan; None = this one does."""
 
 
+@overload
 def run(
     job: Job,
+    *,
+    overwrite: bool = ...,
+    scratch: Where | None = ...,
+    exist_ok: bool = ...,
+    digest: bool = ...,
+    progress: Progress | None = ...,
+    cancelled: Callable[[], bool] = ...,
+    executor: Any = ...,
+    workers: int | None = ...,
+    cluster: str | None = ...,
+) -> Report: ...
+@overload
+def run(
+    job: DatasetJob,
+    *,
+    overwrite: bool = ...,
+    scratch: Where | None = ...,
+    exist_ok: bool = ...,
+    digest: bool = ...,
+    progress: Progress | None = ...,
+    cancelled: Callable[[], bool] = ...,
+    executor: Any = ...,
+    workers: int | None = ...,
+    cluster: str | None = ...,
+) -> DatasetReport: ...
+def run(
+    job: AnyJob,
     *,
     overwrite: bool = False,
     scratch: Where | None = None,
@@ -63,7 +97,7 @@ def run(
     executor: Any = None,
     workers: int | None = None,
     cluster: str | None = None,
-) -> Report:
+) -> AnyReport:
     """Execute a job: read the source, write the target, report the cost.
 
     An existing target is an error, unless `overwrite` replaces it, or `exist_ok` is given and the same job has already
@@ -80,12 +114,14 @@ def run(
     """
     with open_crew(executor, workers, cluster) as crew:
         if crew is not None:
-            job = shared_job(job, crew.workers)
-            check_crew(crew, job)
+            shared = {name: shared_job(one, crew.workers) for name, one in jobs_of(job).items()}
+            for one in list(shared.values())[:1]:
+                check_crew(crew, one)
+            job = job.with_jobs(shared) if isinstance(job, DatasetJob) else shared[""]
         return _run(job, RunOptions(overwrite, exist_ok, scratch, digest, crew), progress, cancelled)
 
 
-def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> Report:
+def _run(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> AnyReport:
     began = perf_counter()
     uneven: UnevenError | None = None
     job, attempt = _prepare(job, how, cancelled)
@@ -100,26 +136,41 @@ def _run(job: Job, how: RunOptions, progress: Progress | None, cancelled: Callab
         except UnevenError as error:
             uneven = error
     if uneven is None:
-        if job.devices is not None and not attempt.resumed:
-            job.devices.leave(job.decision, attempt.works[0].measured, load)
+        for work, one in zip(attempt.works, jobs_of(job).values(), strict=True):
+            if one.devices is not None and not work.resumed:
+                one.devices.leave(one.decision, work.measured, load)
         return _report(job, attempt, began)
-    whole = choose_whole(job.source, job.decision)
+    name = "" if attempt.current is None else attempt.current.name
+    uneven_job = jobs_of(job)[name]
+    whole = choose_whole(uneven_job.source, uneven_job.decision)
     if whole is None:
         uneven.add("with more memory, chunks are read whole")
         raise uneven
     # The finished boxes of another plan cannot be used.
     remove_unfinished(attempt.staging)
-    again = _run(replace(job, decision=whole), how, progress, cancelled)
+    other = replace(uneven_job, decision=whole)
+    again = _run(job.with_jobs({name: other}) if isinstance(job, DatasetJob) else other, how, progress, cancelled)
     return replace(again, notes=(*again.notes, f"chunks were read whole: {uneven}"))
 
 
-def adopt(job: Job, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> Job:
+def jobs_of(job: AnyJob) -> Mapping[str, Job]:
+    """The jobs of all arrays by name; that of one array alone has no name."""
+    return job.jobs if isinstance(job, DatasetJob) else {"": job}
+
+
+@overload
+def adopt(job: Job, *, scratch: Where | None = ..., exist_ok: bool = ..., overwrite: bool = ...) -> Job: ...
+@overload
+def adopt(
+    job: DatasetJob, *, scratch: Where | None = ..., exist_ok: bool = ..., overwrite: bool = ...
+) -> DatasetJob: ...
+def adopt(job: AnyJob, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> AnyJob:
     """The job as `run` will execute it: with the plan of an unfinished run in its place, if there is one."""
     return _prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
 
 
 def check(
-    job: Job,
+    job: AnyJob,
     *,
     overwrite: bool = False,
     exist_ok: bool = False,
@@ -135,6 +186,22 @@ def check(
 
 
 def repartition(
+    source: AnySource,
+    target: Where,
+    *,
+    overwrite: bool = False,
+    scratch: Where | None = None,
+    exist_ok: bool = False,
+    digest: bool = True,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AnyReport:
+    """Plan and run in one call; takes the arguments of `plan` and `run`."""
+    job = plan(source, target, **options)
+    return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, lambda: False)
+
+
+def repartition_array(
     source: ArraySource,
     target: Where,
     *,
@@ -145,33 +212,34 @@ def repartition(
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
-    """Plan and run in one call; takes the arguments of `plan` and `run`."""
-    job = plan(source, target, **options)
+    """`repartition` for a source that is one array."""
+    job = plan_array(source, target, **options)
     return run(job, overwrite=overwrite, scratch=scratch, exist_ok=exist_ok, digest=digest, progress=progress)
 
 
-def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[Job, Attempt]:
+def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[AnyJob, Attempt]:
     """A job and an attempt at it; raises if anything that is known without the lock prevents it.
 
-    If there is an unfinished run of the same problem, both have its plan.
+    If there is an unfinished run of the same problem, both have its plans.
     """
     if job.source is None or job.target is None or job.format is None:
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
-    problem, location = job.decision.problem, job.source.store.location
-    check_plan(job.plan, problem)
-    if changed := first_change(job.files):
-        raise ChangedError(f"{changed} changed since {location} was opened: open it and plan again")
-    if job.source.as_planned(job.plan).layout.units != problem.source.units:
-        raise ChangedError(f"the parts of the chunks of {location} changed since it was opened: open it and plan again")
-    foresee(job.format, job.target, job.schema)
-    staging = Staging(job.target.path, overwrite=how.overwrite, allow=_allowed(job))
+    works = [_work(name, one) for name, one in jobs_of(job).items()]
+    is_dataset = isinstance(job, DatasetJob)
+    staging = Staging(job.target.path, overwrite=how.overwrite, allow=_allowed(job), dataset=is_dataset)
     places = [("staging folder", staging.folder)]
     places += [("folder on a disk", folder) for folder in new_folders(job.format, job.target.path)]
     if how.scratch is not None:
         places.append(("scratch", kept_folder(staging.target, os.fspath(how.scratch))))
-    check_apart(job.source.store, job.target, places)
+    for work in works:
+        check_apart(work.source.store, job.target, places)
+    dataset = None
+    if isinstance(job, DatasetJob):
+        _check_unchanged(job.files, job.source.location)
+        check_apart(job.source, job.target, places)
+        dataset = DatasetWork(job.source, job.tree, job.target.inner, copied(job.tables), job.memory_bytes)
     attempt = Attempt(
-        [Work("", job.target.inner, job.source, job.schema, job.plan, problem)],
+        works,
         job.target,
         job.format,
         staging,
@@ -179,13 +247,17 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
         digest=how.digest,
         cancelled=cancelled,
         crew=how.crew,
+        dataset=dataset,
         exist_ok=how.exist_ok,
         request=_request(job, how),
     )
     stored = attempt.find_plans()
     if stored is not None:
-        require_met(stored[0], job.demands, job.target.path)
-        job = with_plan(job, stored[0])
+        for plan in stored:
+            require_met(plan, job.demands, job.target.path)
+        pairs = zip(jobs_of(job).items(), stored, strict=True)
+        followed = {name: with_plan(one, plan) for (name, one), plan in pairs}
+        job = job.with_jobs(followed) if isinstance(job, DatasetJob) else followed[""]
         attempt.follow(stored)
     if not staging.is_there and not attempt.is_made():
         staging.check()
@@ -194,18 +266,45 @@ def _prepare(job: Job, how: RunOptions, cancelled: Callable[[], bool] = lambda: 
     return job, attempt
 
 
-def _allowed(job: Job) -> list[str]:
+def _allowed(job: AnyJob) -> list[str]:
     """Folders in which parts of an array that is replaced may be."""
     asked = job.request or {}
     return [*asked.get("allow_external", ()), *asked.get("disks", ())]
 
 
-def _meter(job: Job, progress: Progress) -> Meter:
-    elements = prod(job.decision.problem.shape)
-    return Meter([(elements, sweep.source, sweep.target) for sweep in job.decision.sweeps], progress)
+def _work(name: str, job: Job) -> Work:
+    """The work of one array, after checks."""
+    if job.source is None or job.target is None or job.format is None:
+        raise UsageError("this plan was made without a source or a target: it can be read, not run")
+    problem, location = job.decision.problem, job.source.store.location
+    check_plan(job.plan, problem)
+    _check_unchanged(job.files, location)
+    if job.source.as_planned(job.plan).layout.units != problem.source.units:
+        raise ChangedError(f"the parts of the chunks of {location} changed since it was opened: open it and plan again")
+    foresee(job.format, job.target, job.schema)
+    return Work(name, job.target.inner, job.source, job.schema, job.plan, problem)
 
 
-def _request(job: Job, how: RunOptions) -> dict[str, Any]:
+def _check_unchanged(files: Files, location: str) -> None:
+    if changed := first_change(files):
+        raise ChangedError(f"{changed} changed since {location} was opened: open it and plan again")
+
+
+def copied(tables: Sequence[TableWork]) -> list[TableWork]:
+    """Tables to copy, without results."""
+    return [TableWork(one.name, one.ranges) for one in tables]
+
+
+def _meter(job: AnyJob, progress: Progress) -> Meter:
+    passes = [
+        (prod(one.decision.problem.shape), sweep.source, sweep.target)
+        for one in jobs_of(job).values()
+        for sweep in one.decision.sweeps
+    ]
+    return Meter(passes, progress)
+
+
+def _request(job: AnyJob, how: RunOptions) -> dict[str, Any]:
     """The options of the plan and of the run."""
     made = dict(job.request or {})
     if how.scratch is not None:
@@ -213,20 +312,47 @@ def _request(job: Job, how: RunOptions) -> dict[str, Any]:
     return {**made, **({} if how.digest else {"digest": False}), **({"overwrite": True} if how.overwrite else {})}
 
 
-def _report(job: Job, attempt: Attempt, began: float) -> Report:
-    measured, problem = attempt.works[0].measured, job.decision.problem
+def _report(job: AnyJob, attempt: Attempt, began: float) -> AnyReport:
+    seconds = perf_counter() - began
+    if isinstance(job, Job):
+        (work,) = attempt.works
+        return _array_report(job, work, seconds, (*job.notes, *attempt.notes, *work.notes))
+    arrays = {
+        work.name: _array_report(one, work, sum(part.seconds for part in work.measured), tuple(work.notes))
+        for work, one in zip(attempt.works, job.jobs.values(), strict=True)
+    }
+    problems = {name: one.decision.problem for name, one in job.jobs.items()}
+    measured = [
+        (one.measured, problems[name].source.nbytes, problems[name].target.nbytes) for name, one in arrays.items()
+    ]
+    tables = attempt.dataset.tables if attempt.dataset is not None else ()
+    return DatasetReport(
+        arrays,
+        job.cost,
+        total_cost(measured),
+        seconds,
+        str(job.target),
+        attempt.sums,
+        {one.name: one.sums for one in tables},
+        (*job.notes, *attempt.notes),
+        engine_name(),
+    )
+
+
+def _array_report(job: Job, work: Work, seconds: float, notes: tuple[str, ...]) -> Report:
+    measured, problem = work.measured, job.decision.problem
     return Report(
         job.plan,
         job.decision.cost,
         measured_cost(measured, problem.source.nbytes, problem.target, job.decision.cost.scratch_bytes),
-        perf_counter() - began,
+        seconds,
         sum(one.tasks for one in measured),
         sum(one.write_boxes for one in measured),
         sum(one.missing_chunks for one in measured),
         str(job.target),
-        resumed_boxes=attempt.resumed,
-        digest=attempt.sums,
-        notes=(*job.notes, *attempt.notes, *attempt.works[0].notes),
+        resumed_boxes=work.resumed,
+        digest=work.sums,
+        notes=notes,
         engine=engine_name(),
         times=total_times(measured),
         passes=tuple(measured),

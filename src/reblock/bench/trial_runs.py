@@ -19,7 +19,7 @@ import numpy as np
 
 from reblock.api.devices import learned_samples
 from reblock.api.machine import cores
-from reblock.api.planning import plan
+from reblock.api.planning import plan_array
 from reblock.api.running import run
 from reblock.bench.files import evict_array
 from reblock.bench.notify import Notify
@@ -61,7 +61,7 @@ def _run(
 ) -> tuple[tuple[Layout, Layout], Samples]:
     """The layouts of both sides of a job, and the measurements of a run with a cold source."""
     evict_array(source)
-    job = plan(source, target, chunks=chunks, device=device, memory=_MEMORY)
+    job = plan_array(source, target, chunks=chunks, device=device, memory=_MEMORY)
     report = run(job)
     found = learned_samples((_DISK, _DISK), job.decision, report.passes)
     problem = job.decision.problem

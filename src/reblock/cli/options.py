@@ -145,6 +145,23 @@ access = click.option(
     "(time-series, maps, cubes, slices:AXIS).",
 )
 
+choosing = _together(
+    [
+        click.option(
+            "--include",
+            metavar="GLOB",
+            multiple=True,
+            help="Of a dataset, take only arrays and groups of such names; can be repeated.",
+        ),
+        click.option(
+            "--exclude",
+            metavar="GLOB",
+            multiple=True,
+            help="Of a dataset, leave out arrays and groups of such names; can be repeated.",
+        ),
+    ]
+)
+
 target = _together(
     [
         click.option(
@@ -203,6 +220,12 @@ target = _together(
             shell_complete=completion.words("fill", "error"),
             metavar="fill|error",
             help="What to do about chunks that SRC does not store: use its fill value, or fail.  [default: fill]",
+        ),
+        choosing,
+        click.option(
+            "--skip-unsupported",
+            is_flag=True,
+            help="Leave out arrays of a dataset that DST cannot hold, and name them in the report.",
         ),
     ]
 )

@@ -131,7 +131,7 @@ def _bounds(part: Any, length: int, region: object) -> tuple[int, int]:
     start, stop, _ = part.indices(length)
     if part.stop is not None and part.stop > length:
         raise UsageError(f"the range {_range(part)} ends at {part.stop}, beyond the axis: its length is {length}")
-    if start >= stop:
+    if start >= stop and (part.start, part.stop) != (None, None):
         raise UsageError(f"the range {_range(part)} takes nothing from an axis of length {length}")
     return start, stop
 
@@ -187,8 +187,11 @@ def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
     return number % ndim if ndim else number
 
 
-def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dict[int, Any] | None:
-    """Items that are given by axis name, by axis; None if none is."""
+def items_by_name(value: Any, what: str) -> dict[Any, Any] | None:
+    """Items that are given by axis, such as `time=-1,lat=32`, by what names the axis; None if none is.
+
+    `what` is the notation of an item, for messages.
+    """
     if isinstance(value, Mapping):
         pairs = list(value.items())
     else:
@@ -198,8 +201,22 @@ def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dic
         pairs = [str(item).partition("=")[::2] for item in items]
         if nameless := [item for item in items if "=" not in str(item)]:
             raise UsageError(f"{nameless[0]!r} names no axis: write NAME={what}")
-    found: dict[int, Any] = {}
+    found: dict[Any, Any] = {}
     for name, item in pairs:
+        key = name.strip() if isinstance(name, str) else name
+        if key in found:
+            raise UsageError(f"{name!r} is given twice in {_shown(value)}")
+        found[key] = item
+    return found
+
+
+def _named(value: Any, ndim: int, names: Sequence[str] | None, what: str) -> dict[int, Any] | None:
+    """Items that are given by axis name, by axis; None if none is."""
+    pairs = items_by_name(value, what)
+    if pairs is None:
+        return None
+    found: dict[int, Any] = {}
+    for name, item in pairs.items():
         axis = parse_axis(name, ndim, names)
         if axis in found:
             raise UsageError(f"{name!r} is given twice in {_shown(value)}")

@@ -47,7 +47,7 @@ def explain(decision: Decision, *, notes: Sequence[str] = (), everything: bool =
         for other in decision.alternatives[1:]:
             if other.plan is not None:
                 lines += ["", *_plan_lines(other.plan, estimate_passes(other.plan, problem), "alternative")]
-    return "\n".join([*lines, *_note_lines(notes)])
+    return "\n".join([*lines, *note_lines(notes)])
 
 
 def brief(decision: Decision) -> str:
@@ -59,27 +59,25 @@ def report(report: Report, decision: Decision) -> str:
     """The measured cost of a run beside the predicted cost."""
     where = f"{plain(report.target)}: " if report.target else ""
     pairs = [
-        ("strategy", f"{report.plan.strategy}, {_plural(len(report.plan.passes), 'pass', 'passes')}"),
-        ("work", f"{_plural(report.tasks, 'task')}, {_plural(report.write_boxes, 'write box', 'write boxes')}"),
+        ("strategy", f"{report.plan.strategy}, {plural(len(report.plan.passes), 'pass', 'passes')}"),
+        ("work", f"{plural(report.tasks, 'task')}, {plural(report.write_boxes, 'write box', 'write boxes')}"),
         ("missing chunks", _missing(report.missing_chunks)),
         ("memory budget", format_size(decision.problem.memory_bytes)),
     ]
     if report.resumed_boxes:
-        pairs.append(("resumed", f"{_plural(report.resumed_boxes, 'write box', 'write boxes')} already finished"))
+        pairs.append(("resumed", f"{plural(report.resumed_boxes, 'write box', 'write boxes')} already finished"))
     if report.digest:
         pairs.append(("digest", report.digest))
     if not report.write_boxes and report.resumed_boxes:
         # The run found everything finished, so there is no cost to compare.
-        return "\n".join([f"{where}done, nothing was left to do", *fields(pairs), *_note_lines(report.notes)])
-    pairs.append(("time went to", _times_text(report.times)))
+        return "\n".join([f"{where}done, nothing was left to do", *fields(pairs), *note_lines(report.notes)])
+    pairs.append(("time went to", times_text(report.times)))
     lines = [f"{where}done in {format_seconds(report.elapsed_seconds)}", *fields(pairs), "", "cost"]
-    lines += table(
-        ("", "predicted", "measured", "measured / predicted"), _comparison(report.predicted, report.measured)
-    )
-    return "\n".join([*lines, *_note_lines(report.notes)])
+    lines += table(("", "predicted", "measured", "measured / predicted"), comparison(report.predicted, report.measured))
+    return "\n".join([*lines, *note_lines(report.notes)])
 
 
-def _times_text(times: Times) -> str:
+def times_text(times: Times) -> str:
     """Where the time went, longest first; negligible times are omitted."""
     spent = sorted(times.to_json().items(), key=lambda pair: -pair[1])
     return ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent if seconds >= 0.0005) or "nothing"
@@ -96,8 +94,8 @@ def info(described: Mapping[str, Any], location: str) -> str:
         ("shape", _shape(shape)),
         ("axes", ",".join(axes) if axes else "not named"),
         ("dtype", f"{dtype.name} ({dtype.str})"),
-        ("size", f"{_plural(count, 'element')}, {format_size(count * dtype.itemsize)}"),
-        ("chunks", f"{chunk_text(cuts)} ({_plural(Grid.of(shape, cuts).count, 'chunk')})"),
+        ("size", f"{plural(count, 'element')}, {format_size(count * dtype.itemsize)}"),
+        ("chunks", f"{chunk_text(cuts)} ({plural(Grid.of(shape, cuts).count, 'chunk')})"),
     ]
     if described["shards"]:
         pairs.append(("shards", chunk_text(described["shards"])))
@@ -126,7 +124,7 @@ def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
         lines = [f"different: {source} and {target} do not hold the same elements"]
     if count := found.get("differing_elements"):
         verb = "differs" if count == 1 else "differ"
-        lines.append(f"  {_plural(count, 'element')} {verb}")
+        lines.append(f"  {plural(count, 'element')} {verb}")
     if first := found.get("first_difference"):
         place = ", ".join(map(str, first["index"]))
         values = [clip(plain(str(first[side])), 40) for side in ("source", "target")]
@@ -138,7 +136,7 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
     """The state of an unfinished run, from the result of `reblock.status`."""
     if found is None:
         return plain(f"{target}: complete, there is no unfinished run")
-    boxes = f"{format_count(found['finished_boxes'])} of {_plural(found['boxes'], 'write box', 'write boxes')}"
+    boxes = f"{format_count(found['finished_boxes'])} of {plural(found['boxes'], 'write box', 'write boxes')}"
     size = f"{format_size(found['finished_bytes'])} of {format_size(found['bytes'])}"
     pairs = [
         ("state", f"running: {found['running']}" if found["running"] else found["state"]),
@@ -153,6 +151,11 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         pairs.append(("disks", ", ".join(found["disks"])))
     if found["scratch"]:
         pairs.append(("scratch", found["scratch"]))
+    if found["arrays"]:
+        arrays = found["arrays"]
+        done = sum(one["finished_boxes"] == one["boxes"] for one in arrays.values())
+        now = next((name for name, one in arrays.items() if one["finished_boxes"] < one["boxes"]), None)
+        pairs.insert(1, ("arrays", f"{done} of {len(arrays)} written" + (f", then {now}" if now is not None else "")))
     if not found["running"]:
         leftovers = "only leftovers: " if found["state"] == "complete" else ""
         pairs.append(("to do", f"{leftovers}`reblock resume {target}` resumes it, `reblock clean {target}` removes it"))
@@ -192,13 +195,13 @@ def _problem_fields(decision: Decision) -> list[tuple[str, str]]:
     if problem.scratch_bytes is not None:
         pairs.append(("scratch", f"at most {format_size(problem.scratch_bytes)}"))
     if problem.scratch_objects is not None:
-        pairs.append(("scratch", f"at most {_plural(problem.scratch_objects, 'chunk')}"))
+        pairs.append(("scratch", f"at most {plural(problem.scratch_objects, 'chunk')}"))
     sides = (("source", problem.source), ("target", problem.target))
-    bound = " + ".join(_plural(layout.objects.count, f"{side} object") for side, layout in sides)
+    bound = " + ".join(plural(layout.objects.count, f"{side} object") for side, layout in sides)
     return [
         *pairs,
         ("objective", f"{decision.objective}, search {decision.search}"),
-        ("lower bound", f"{_plural(problem.lower_bound_seeks, 'seek')}: {bound}, each touched once"),
+        ("lower bound", f"{plural(problem.lower_bound_seeks, 'seek')}: {bound}, each touched once"),
     ]
 
 
@@ -214,11 +217,11 @@ def layout_text(layout: Layout) -> str:
     """A layout in a few words."""
     parts = []
     if layout.files:
-        parts.append(f"{_plural(layout.files.count, 'shard')} of {grid_text(layout.files)}")
+        parts.append(f"{plural(layout.files.count, 'shard')} of {grid_text(layout.files)}")
     chunks = layout.objects if layout.divided else layout.units
-    parts.append(f"{_plural(chunks.count, 'chunk')} of {grid_text(chunks)}")
+    parts.append(f"{plural(chunks.count, 'chunk')} of {grid_text(chunks)}")
     if layout.divided:
-        parts.append(f"read in {_plural(layout.units.count, 'part')} of {grid_text(layout.units)}")
+        parts.append(f"read in {plural(layout.units.count, 'part')} of {grid_text(layout.units)}")
     parts.append(layout.codec or "raw bytes")
     if layout.order != tuple(range(layout.ndim)):
         parts.append(f"axes on disk {_order(layout.order)}")
@@ -238,8 +241,8 @@ def _axis_text(axis: Axis) -> str:
 
 # ---------------------------------------------------------------- plans
 def _plan_lines(plan: Plan, sweeps: Sequence[Sweep], title: str) -> list[str]:
-    depth = f"{_plural(plan.depth, 'unit')} in flight"
-    lines = [f"{title}: {plain(plan.strategy)}, {_plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
+    depth = f"{plural(plan.depth, 'unit')} in flight"
+    lines = [f"{title}: {plain(plan.strategy)}, {plural(len(plan.passes), 'pass', 'passes')}, {depth}"]
     if plan.interleaved:
         lines[0] += ", passes alternate task by task"
     if len(plan.passes) == 1:
@@ -278,7 +281,7 @@ def _boxes(grid: Grid) -> str:
 
 
 def _boxes_count(grid: Grid) -> str:
-    return _plural(grid.count, "box", "boxes")
+    return plural(grid.count, "box", "boxes")
 
 
 def _side(name: str, access: str, traffic: Traffic) -> list[str]:
@@ -304,7 +307,7 @@ def headline(decision: Decision) -> str:
     """The chosen plan in one line, or two if its numbers are very long."""
     cost = decision.cost
     seeks = (
-        f"{plain(decision.plan.strategy)}: {_plural(cost.seeks, 'seek')}, "
+        f"{plain(decision.plan.strategy)}: {plural(cost.seeks, 'seek')}, "
         f"{_times(cost.seeks, decision.problem.lower_bound_seeks)} the lower bound;"
     )
     rest = (
@@ -338,7 +341,8 @@ def _prices(cost: Cost, bound: int) -> list[str]:
 
 
 # ---------------------------------------------------------------- words
-def _note_lines(notes: Sequence[str]) -> list[str]:
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """Lines for notes."""
     return ["", "notes", *fields([("-", note) for note in notes])] if notes else []
 
 
@@ -358,7 +362,8 @@ def count_text(count: int) -> str:
     return format_count(count) if count < 10**9 else f"{count:.2e}".replace("e+", "e")
 
 
-def _plural(count: int, one: str, many: str | None = None) -> str:
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A count and its noun."""
     return f"{format_count(count)} {one if count == 1 else many or one + 's'}"
 
 
@@ -377,7 +382,8 @@ def _value(value: Any) -> str:
 
 
 # ---------------------------------------------------------------- reports
-def _comparison(predicted: Cost, measured: Cost) -> list[list[str]]:
+def comparison(predicted: Cost, measured: Cost) -> list[list[str]]:
+    """Rows of a table: predicted, measured, and their ratio."""
     rows = []
     for key, name, way in _COMPARED:
         expected, found = getattr(predicted, key), getattr(measured, key)

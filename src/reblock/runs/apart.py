@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from reblock.errors import UsageError
-from reblock.model import ObjectBound, Store
+from reblock.model import ObjectBound, Store, TreeStore
 from reblock.model.disks import Spread
 from reblock.model.workspace import Place, TargetMedium
 from reblock.storage.location import Location
@@ -17,7 +17,7 @@ from reblock.storage.roots import FileRoots
 Written = tuple[str, Place]
 
 
-def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str]]) -> None:
+def check_apart(source: Store | TreeStore, target: Location, places: Sequence[tuple[str, str]]) -> None:
     """Raise UsageError if the target or one of `places` (a description and a key) overlaps with the source."""
     medium = source.medium if isinstance(source, ObjectBound) else medium_of(Location.parse(source.location).path)
     if not isinstance(medium, TargetMedium):
@@ -36,13 +36,13 @@ def check_apart(source: Store, target: Location, places: Sequence[tuple[str, str
         _check(source, near, there, f" at {there.real}, where its link {link} leads")
 
 
-def _check(source: Store, written: Sequence[Written], there: Place, why: str) -> None:
+def _check(source: Store | TreeStore, written: Sequence[Written], there: Place, why: str) -> None:
     for what, here in written:
         if here.meets(there):
             raise UsageError(f"source {source.location} and {what} overlap{why}: write elsewhere, then replace")
 
 
-def _own_paths(source: Store) -> list[str]:
+def _own_paths(source: Store | TreeStore) -> list[str]:
     """The file or folder of a source, and the other files that it names."""
     roots = [source.roots.real] if isinstance(source.roots, FileRoots) else []
     disks = source.disk_paths if isinstance(source, Spread) else ()

@@ -170,7 +170,8 @@ class Attempt:
         if journal is not None:
             self._follow(journal)
         if journal is not None and self.staging.is_published(journal):
-            self._take_over((journal.complete() or {}).get("digest"), "an earlier run only had to clean up", journal)
+            sums = (journal.complete() or {}).get("digest")
+            self._take_over(sums, journal.done(), "an earlier run only had to clean up")
         else:
             self.staging.workspace.restore()
             if not self.is_made():
@@ -189,8 +190,9 @@ class Attempt:
         """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
         if self.is_done or not self.exist_ok or not self.staging.workspace.has_target:
             return self.is_done
+        each: Mapping[str, Record] = {}
         try:
-            record = self._record()
+            record, each = self._records()
         except StorageError as error:
             record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error}"
         else:
@@ -199,7 +201,7 @@ class Attempt:
         if self._sources.is_object:
             why = f"whether it holds what {self._sources.location} holds is not recorded"
         if record.job == job_of(self._problem):
-            self._take_over(record.digest, "the same job had made it")
+            self._take_over(record.digest, {name: one.digest for name, one in each.items()}, "the same job had made it")
             return True
         if self.staging.overwrite:
             return False
@@ -207,21 +209,22 @@ class Attempt:
             f"{self.target} exists, and {why}; choose another name, or replace it with {option('overwrite')}"
         )
 
-    def _record(self) -> Record:
-        """The record of the target that is there."""
+    def _records(self) -> tuple[Record, Mapping[str, Record]]:
+        """The record of the target that is there, and those of its arrays."""
         where = self.target.path, self.target.inner
         if self.dataset is None:
-            return self.format.open(*where, **self._elsewhere).schema.record
+            found = self.format.open(*where, **self._elsewhere).schema.record
+            return found, {"": found}
         if not isinstance(self.format, TreeFormat):
-            return NO_RECORD
-        return self.format.open_tree(*where, **self._elsewhere).record
+            return NO_RECORD, {}
+        store = self.format.open_tree(*where, **self._elsewhere)
+        return store.record, {name: schema.record for name, schema in store.tree.arrays.items()}
 
-    def _take_over(self, sums: str | None, why: str, journal: Journal | None = None) -> None:
-        """Report that everything is done."""
+    def _take_over(self, sums: str | None, each: Mapping[str, str | None], why: str) -> None:
+        """Report that everything is done; `each` has the digests of the arrays."""
         self.is_done, self.sums = True, sums
-        done = {} if journal is None else journal.done()
         for work in self.works:
-            work.take_over(sums if self.dataset is None else done.get(work.name))
+            work.take_over(each.get(work.name))
         self.notes.append(f"{self.target} is already complete: {why}")
 
     def _find(self) -> Journal | None:

@@ -23,12 +23,17 @@ from reblock.storage.media.registry import target_medium
 class Staging:
     """The workspace of one target, and its journal; as a context manager, it holds the lock."""
 
-    def __init__(self, target: str, *, overwrite: bool = False, allow: Sequence[str] = ()) -> None:
-        """`allow` are folders in which parts of an array that is replaced may be."""
+    def __init__(
+        self, target: str, *, overwrite: bool = False, allow: Sequence[str] = (), dataset: bool = False
+    ) -> None:
+        """With `overwrite`, an array is replaced, or with `dataset` also a dataset.
+
+        `allow` are folders in which parts of an array that is replaced may be.
+        """
         self.medium = target_medium(target)
         self.workspace = self.medium.workspace(target)
         self.target = self.workspace.target
-        self.overwrite = overwrite
+        self.overwrite, self._dataset = overwrite, dataset
         self._allow = tuple(allow)
 
     @property
@@ -65,14 +70,16 @@ class Staging:
                 raise TargetExistsError(
                     f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
                 )
-            check_replaceable(self.target, self._allow)
+            check_replaceable(self.target, self._allow, dataset=self._dataset)
         # Named as the user has typed it.
         folder = os.path.dirname(self.target) or "." if self.medium.is_local else self.parent
         self.medium.check_folder(folder, "the target's folder")
 
     def check_replaced(self) -> list[str]:
         """Check that the old target is still an array and nothing else; returns its folders on other disks."""
-        return check_replaceable(self.target, self._allow) if self.overwrite and self.workspace.swaps else []
+        if not (self.overwrite and self.workspace.swaps):
+            return []
+        return check_replaceable(self.target, self._allow, dataset=self._dataset)
 
     def __enter__(self) -> Self:
         self.workspace.__enter__()

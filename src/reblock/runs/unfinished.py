@@ -78,12 +78,12 @@ class Unfinished:
     """The folders of its blocks on several disks, once it is complete."""
     options: dict[str, Any]
     """The options that were given, by the names of arguments."""
-    arrays: tuple[ArrayProgress, ...]
-    """How far each array is; one without a name if the target is no dataset."""
+    arrays: dict[str, ArrayProgress]
+    """How far each array of a dataset is, by name; empty if the target is one array."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `reblock status --json`."""
-        return {**asdict(self), "arrays": [asdict(one) for one in self.arrays]}
+        return asdict(self)
 
 
 def status(target: Where) -> Unfinished | None:
@@ -123,7 +123,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if has_scratch else None),
         disks=list(header.get("disks") or []),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
-        arrays=tuple(arrays),
+        arrays={one.name: one for one in arrays} if header["problem"]["dataset"] else {},
     )
 
 
@@ -179,7 +179,7 @@ def check_known(staging: Staging, target: Where) -> None:
     """Raise UsageError if a target without a run is not an array either: its name is mistyped."""
     if staging.workspace.has_target:
         try:
-            registry.open(target)
+            _open_any(target)
         except ExternalError:
             return  # an array whose parts are elsewhere, which nobody needs to read here
         except StorageError as error:
@@ -193,6 +193,17 @@ def check_known(staging: Staging, target: Where) -> None:
     near = get_close_matches(name, _names(staging.medium, staging.parent), _SHOWN)
     hint = f"; similar names: {', '.join(os.path.join(folder, one) for one in near)}"
     raise UsageError(f"{shown(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}")
+
+
+def _open_any(target: Where) -> None:
+    """Open an array or a dataset; StorageError if there is neither."""
+    try:
+        registry.open(target)
+    except StorageError as error:
+        try:
+            registry.open_tree(target)
+        except (StorageError, UsageError):
+            raise error from None
 
 
 def _names(medium: Medium, folder: str) -> list[str]:

@@ -28,7 +28,7 @@ ATTRIBUTE = "reblock_digest"
 MEMBER = "reblock"
 #: File beside a `.zarray`.
 RECORD_FILE = ".reblock.json"
-_DIGEST = re.compile(r"rb[0-9]{1,4}-[0-9a-f]{8,128}")
+_DIGEST = re.compile(r"rb[td]?[0-9]{1,4}-[0-9a-f]{8,128}")
 _JOB = re.compile(r"[!-~]{1,200}")
 
 

@@ -17,7 +17,7 @@ from reblock.api.extract.regions import (
 )
 from reblock.api.extract.targets import RegionDataset, same_everywhere
 from reblock.api.machine import parse_memory
-from reblock.api.planning import plan
+from reblock.api.planning import plan_array
 from reblock.api.request import Wishes, is_strict, one_of, parse_codec
 from reblock.api.running import run
 from reblock.errors import UsageError, option
@@ -79,7 +79,7 @@ def extract(
     if target is not None and result == "array" and len(found) == 1 and plain and not dry_run:
         ranges = [slice(a, b) for a, b in zip(found[0].box.start, found[0].box.stop, strict=True)]
         report = run(
-            plan(
+            plan_array(
                 array if from_format is None else source,
                 target,
                 region=ranges,

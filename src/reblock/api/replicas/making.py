@@ -14,7 +14,7 @@ from reblock.api.advice import advise
 from reblock.api.array import Array, open_array
 from reblock.api.devices import AUTO_DEVICE
 from reblock.api.job import Job
-from reblock.api.planning import plan
+from reblock.api.planning import plan_array
 from reblock.api.replicas.changing import changing
 from reblock.api.replicas.record import (
     GENERATIONS,
@@ -164,9 +164,9 @@ def _make_all(
         origins = [array, *(open_array(os.path.join(path, made.path), None, ()) for made in copies)]
         options = {"chunks": one["chunks"], "codec": codec, "memory": memory, "device": device, "checksum": True}
         if "origin" in one:
-            job = plan(origins[one["origin"]], target, **options)
+            job = plan_array(origins[one["origin"]], target, **options)
         else:
-            jobs = [plan(origin, target, **options) for origin in origins]
+            jobs = [plan_array(origin, target, **options) for origin in origins]
             one["origin"] = min(range(len(jobs)), key=lambda origin: jobs[origin].cost.seconds)
             job = jobs[one["origin"]]
             # The next attempt must continue this run, whatever it thinks of speeds.

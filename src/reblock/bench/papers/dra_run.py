@@ -124,7 +124,7 @@ def _measure(
     evict_array(source)
     began = perf_counter()
     memory = max(os.path.getsize(source) // _MEMORY_PART, _MIN_MEMORY_BYTES)
-    job = api.plan(source, target, chunks=access, memory=memory, to_format="rawblocks", **options)
+    job = api.plan_array(source, target, chunks=access, memory=memory, to_format="rawblocks", **options)
     report = api.run(job, cancelled=cancelled)
     os.sync()
     conversion = perf_counter() - began

@@ -100,7 +100,7 @@ def _run_set(data: DataSet, folder: str, notify: Notify, cancelled: Cancelled) -
             for path, chunks, order in zip(paths, way.chunks, way.orders, strict=True):
                 whole = tuple(-(-n // c) * c for n, c in zip(data.shape, chunks, strict=True))
                 options: dict[str, Any] = {"chunks": chunks, "shards": whole, "chunk_order": order, "codec": "none"}
-                api.run(api.plan(source, path, **options), cancelled=cancelled)
+                api.run(api.plan_array(source, path, **options), cancelled=cancelled)
         seconds, verified = _time(paths, way, queries, expected)
         runs.append(WayRun(data, way, _count(paths, way, queries, data), seconds, verified))
         notify(f"  {way.name}: {runs[-1].counted:,} blocks, {seconds:.3f} s")

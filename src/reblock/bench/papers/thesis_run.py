@@ -216,7 +216,7 @@ class _Bench:
             options.update(memory_model="held", objective="seeks")
         chunks = config.scaled(self.scale)[2]
         target = os.path.join(folder, "target", "")
-        return api.plan(
+        return api.plan_array(
             self.source, target, chunks=chunks, memory=memory, strategy=strategy, to_format="rawblocks", **options
         )
 

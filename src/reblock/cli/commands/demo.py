@@ -96,7 +96,7 @@ def _travel(leg: _Leg, folder: str, say: Callable[[str], None]) -> dict[str, Any
     from reblock.render import text
 
     source, target = os.path.join(folder, leg.source), os.path.join(folder, leg.target)
-    job = api.plan(source, target, chunks=leg.chunks, memory=_MEMORY, **leg.view)
+    job = api.plan_array(source, target, chunks=leg.chunks, memory=_MEMORY, **leg.view)
     say(f"\n{_indented(text.brief(job.decision) if leg is _LEGS[0] else text.headline(job.decision))}")
     with progress(leg.target, moved_bytes(job.cost)) as tell, stoppable() as cancelled:
         report = api.run(job, progress=tell, cancelled=cancelled)

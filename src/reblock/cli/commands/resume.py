@@ -29,6 +29,7 @@ def command(target: str, quiet: bool, as_json: bool) -> None:
     `reblock status DST` shows them. If DST is complete, there is nothing to do.
     """
     from reblock import api
+    from reblock.cli.reports import both_of, text_of
     from reblock.render import text
 
     found = api.find_job(target)
@@ -41,6 +42,6 @@ def command(target: str, quiet: bool, as_json: bool) -> None:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(job, progress=tell, cancelled=cancelled, **running)
         if as_json:
-            emit({**job.to_json(every_strategy=False), **report.to_json()})
+            emit(both_of(report, job))
         elif not quiet:
-            emit(text.report(report, job.decision))
+            emit(text_of(report, job))

@@ -88,7 +88,7 @@ def command(
     a run that was interrupted, killed or failed.
     """
     from reblock import api
-    from reblock.render import text
+    from reblock.cli.reports import both_of, text_of
 
     given = options.given(wanted)
     if plan_file is None:
@@ -118,5 +118,4 @@ def command(
             )
         # Still inside `stoppable`: the run is done, so it is reported and the exit code is 0.
         if as_json or not quiet:
-            both = {**job.to_json(every_strategy=False), **report.to_json()} if as_json else None
-            emit(both or text.report(report, job.decision))
+            emit(both_of(report, job) if as_json else text_of(report, job))

@@ -20,6 +20,7 @@ from reblock.cli.output import emit
       reblock verify scan.h5::/data scan.zarr
       reblock verify scan.h5::/data scan.zarr --reader library
       reblock verify scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
+      reblock verify ocean.h5 ocean.zarr --exclude '*_bounds'
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
@@ -30,6 +31,7 @@ from reblock.cli.output import emit
 @options.allow_external
 @options.disks
 @options.to_format
+@options.choosing
 @options.memory_of("256MiB")
 @click.option(
     "--reader",
@@ -43,8 +45,9 @@ from reblock.cli.output import emit
 def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
     """Compare two arrays element by element, whatever their layouts.
 
-    Exit 0 if they are equal, 1 if shape, type or elements differ, 2 if one of them could not be read. --region and
-    --transpose are those of the run that made DST from SRC.
+    If both are datasets, arrays of the same name are compared. Exit 0 if they are equal, 1 if names, shape, type or
+    elements differ, 2 if one of them could not be read. --region and --transpose are those of the run that made DST
+    from SRC.
     """
     from reblock import api
     from reblock.render import text

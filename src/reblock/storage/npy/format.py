@@ -129,7 +129,7 @@ class NpyFormat:
             notes.append(f"fill value {schema.fill_value!s} is not kept: npy has none")
         if schema.attributes:
             notes.append(f"attributes {', '.join(schema.attributes)} are not kept: npy has none")
-        if schema.axes is not None:
+        if schema.axes:
             notes.append(f"axis names {', '.join(schema.axes)} are not kept: npy has none")
         return replace(
             schema,

@@ -274,7 +274,7 @@ def _axes_v3(value: Any, ndim: int, where: str) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list) or len(value) != ndim or not all(n is None or isinstance(n, str) for n in value):
         raise FormatError(f"{where}: dimension_names must be {ndim} names, not {show(value)}")
-    return tuple(n or "" for n in value) if any(value) else None
+    return tuple(n or "" for n in value) if any(value) or not value else None
 
 
 def _named(value: Any, what: str, where: str) -> tuple[str, Mapping[str, Any]]:

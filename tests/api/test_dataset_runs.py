@@ -1,0 +1,286 @@
+"""Whole datasets: planned, run, chosen, skipped, replaced, compared; judged by xarray and zarr-python."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+
+import reblock
+from reblock.errors import InfeasibleError, TargetExistsError, UsageError
+
+CHUNKS = "time=-1,lat=4,lon=3"
+
+
+def dataset() -> xarray.Dataset:
+    chance = np.random.default_rng(7)
+    axes = ("time", "lat", "lon")
+    return xarray.Dataset(
+        {
+            "t2m": (axes, chance.normal(size=(10, 8, 6)).astype("f4"), {"units": "K", "level": np.int16(2)}),
+            "wind": (axes, chance.normal(size=(10, 8, 6)).astype("f4")),
+            "packed": (axes, chance.integers(0, 99, (10, 8, 6)).astype("i2"), {"scale_factor": 0.5}),
+            "mask": (("lat", "lon"), chance.integers(0, 2, (8, 6)).astype("i1")),
+            "area": ((), np.float64(510.1)),
+            "none": (("lat", "empty"), np.zeros((8, 0), "f4")),
+        },
+        coords={
+            "time": np.arange(10, dtype="i4"),
+            "lat": np.linspace(-90, 90, 8),
+            "lon": np.arange(6, dtype=">f4"),
+        },
+        attrs={"title": "a small world"},
+    )
+
+
+def save(path: Path, made: xarray.Dataset | None = None, **options: Any) -> xarray.Dataset:
+    made = dataset() if made is None else made
+    chunks = {str(name): {"chunks": (5, 8, 2)} for name, one in made.items() if one.ndim == 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about consolidated metadata of zarr v3
+        made.to_zarr(path, encoding=chunks, **options)
+    return made
+
+
+def load(path: Path) -> xarray.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xarray.open_dataset(path, engine="zarr", decode_cf=False, chunks=None).load()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    save(tmp_path / "world.zarr")
+    return tmp_path / "world.zarr"
+
+
+@pytest.mark.parametrize("version", ["zarr", "zarr2"])
+def test_a_dataset_is_the_same_afterwards(tmp_path: Path, version: str) -> None:
+    source, target = tmp_path / "world.zarr", tmp_path / "out.zarr"
+    save(source, zarr_format=2 if version == "zarr2" else 3)
+    report = reblock.repartition(source, target, chunks=CHUNKS, memory="64MiB", to_format=version)
+    # zarr v2 has no fill value or 0 for the same array, which xarray tells apart.
+    assert load(source).identical(load(target)) if version == "zarr" else load(source).equals(load(target))
+    group = zarr.open_group(target, mode="r")
+    assert {name: group[name].chunks for name in ("t2m", "mask", "time", "lat", "area")} == {
+        "t2m": (10, 4, 3),
+        "mask": (4, 3),
+        "time": (10,),
+        "lat": (4,),
+        "area": (),
+    }
+    assert isinstance(report, reblock.api.DatasetReport)
+    assert set(report.arrays) == set(dataset().variables)
+    assert report.measured.seeks == sum(one.measured.seeks for one in report.arrays.values()) == report.predicted.seeks
+    assert reblock.verify(source, target)
+    document = report.to_json()
+    assert document["digest"].startswith("rbd1-")
+    assert document["arrays"]["t2m"]["digest"] == reblock.info(f"{target}::t2m")["digest"]
+
+
+def test_arrays_without_the_axis_keep_their_chunks(source: Path, tmp_path: Path) -> None:
+    reblock.repartition(source, tmp_path / "out.zarr", chunks={"time": 2})
+    group = zarr.open_group(tmp_path / "out.zarr", mode="r")
+    assert (group["t2m"].chunks, group["mask"].chunks, group["time"].chunks) == ((2, 8, 2), (8, 6), (2,))
+
+
+def test_digests_do_not_depend_on_chunks(source: Path, tmp_path: Path) -> None:
+    one = reblock.repartition(source, tmp_path / "a.zarr", chunks=CHUNKS)
+    two = reblock.repartition(source, tmp_path / "b.zarr", chunks="auto", codec="zstd:1", to_format="zarr2")
+    assert one.digest == two.digest is not None
+    verdict = reblock.verify(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    assert verdict.source_digest == verdict.target_digest == one.digest
+
+
+def test_shards_and_codec_by_name(source: Path, tmp_path: Path) -> None:
+    reblock.repartition(
+        source, tmp_path / "out.zarr", chunks="time=5,lat=4,lon=3", shards="time=10,lat=8,lon=6", codec="none"
+    )
+    group = zarr.open_group(tmp_path / "out.zarr", mode="r")
+    assert (group["t2m"].shards, group["t2m"].chunks, group["area"].shards) == ((10, 8, 6), (5, 4, 3), None)
+    assert load(source).identical(load(tmp_path / "out.zarr"))
+
+
+def test_a_region_by_name(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.zarr"
+    reblock.repartition(source, target, chunks=CHUNKS, region="time=2:7,lat=0:3")
+    assert load(source).isel(time=slice(2, 7), lat=slice(0, 3)).identical(load(target))
+    assert reblock.verify(source, target, region={"time": slice(2, 7), "lat": slice(0, 3)})
+    assert not reblock.verify(source, target)
+
+
+def test_groups(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    top = zarr.create_group(source, attributes={"title": "x"})
+    ocean = top.create_group("ocean", attributes={"depth": [1, 2]})
+    ocean.create_group("empty")
+    for name in ("ocean/salt", "ocean/deep/salt", "air"):
+        made = top.create_array(name, shape=(6, 4), chunks=(3, 4), dtype="f4", dimension_names=["y", "x"])
+        made[...] = np.arange(24).reshape(6, 4) + len(name)
+    reblock.repartition(source, target, chunks="y=2")
+    found = zarr.open_group(target, mode="r")
+    assert dict(found["ocean"].attrs) == {"depth": [1, 2]}
+    assert isinstance(found["ocean/empty"], zarr.Group)
+    for name in ("ocean/salt", "ocean/deep/salt", "air"):
+        np.testing.assert_array_equal(found[name][...], top[name][...])
+        assert found[name].chunks == (2, 4)
+    # A group inside the source, into a group inside the target.
+    reblock.repartition(f"{source}::ocean", f"{tmp_path / 'c.zarr'}::inside", chunks="y=2")
+    again = zarr.open_group(tmp_path / "c.zarr", mode="r")
+    np.testing.assert_array_equal(again["inside/deep/salt"][...], top["ocean/deep/salt"][...])
+
+
+def test_one_array_stays_a_root_array(tmp_path: Path) -> None:
+    top = zarr.create_group(tmp_path / "a.zarr")
+    top.create_array("only", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+    reblock.repartition(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks="3,1")
+    assert zarr.open_array(tmp_path / "b.zarr", mode="r").chunks == (3, 1)
+
+
+# ---------------------------------------------------------------- which arrays
+@pytest.mark.parametrize(
+    ("include", "exclude", "kept"),
+    [
+        (["t2m", "w*"], [], {"t2m", "wind"}),
+        ([], ["*a*"], {"t2m", "wind", "time", "lon", "none"}),
+        ("*t*", "t2m", {"lat", "time"}),
+    ],
+)
+def test_include_and_exclude(source: Path, tmp_path: Path, include: Any, exclude: Any, kept: set[str]) -> None:
+    kept = kept - ({"lat"} if exclude == ["*a*"] else set())
+    reblock.repartition(source, tmp_path / "out.zarr", include=include, exclude=exclude)
+    assert set(zarr.open_group(tmp_path / "out.zarr", mode="r").array_keys()) == kept
+    assert reblock.verify(source, tmp_path / "out.zarr", include=include, exclude=exclude)
+    verdict = reblock.verify(source, tmp_path / "out.zarr")
+    assert not verdict
+    assert "mask is missing in the target" in verdict.differences
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunks": "10,4,3"}, "name axes: empty=…,lat=…"),
+        ({"chunks": "height=3"}, "'height' is an axis of none of the arrays: the axes are"),
+        ({"region": "0:3"}, "name axes"),
+        ({"transpose": "2,1,0"}, "transpose is for one array"),
+        ({"dtype": "f8"}, "dtype is for one array"),
+        ({"include": "x*"}, "'x\\*' matches none of the arrays"),
+        ({"exclude": "*"}, "leave no array"),
+        ({"to_format": "npy"}, "npy holds one array.*choose zarr"),
+        ({"shape": "3,3"}, "describe a source that is not given"),
+    ],
+)
+def test_what_makes_no_sense_for_several_arrays(
+    source: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=message):
+        reblock.plan(source, tmp_path / "out.zarr", **options)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_options_for_datasets_on_an_array(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 3)))
+    with pytest.raises(UsageError, match="holds one array"):
+        reblock.plan(tmp_path / "x.npy", tmp_path / "y.zarr", include="x")
+    with pytest.raises(UsageError, match="are for datasets"):
+        reblock.plan(tmp_path / "x.npy", tmp_path / "y.zarr", skip_unsupported=True)
+
+
+def test_too_little_memory_names_the_array(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(InfeasibleError, match=r"^(t2m|wind|packed): "):
+        reblock.plan(source, tmp_path / "out.zarr", chunks=CHUNKS, memory=2000)
+
+
+# ---------------------------------------------------------------- what is there
+def test_exist_ok_and_overwrite(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.zarr"
+    once = reblock.repartition(source, target, chunks=CHUNKS)
+    with pytest.raises(TargetExistsError):
+        reblock.repartition(source, target, chunks=CHUNKS)
+    again = reblock.repartition(source, target, chunks=CHUNKS, exist_ok=True)
+    assert again.write_boxes == 0
+    assert again.digest == once.digest
+    assert {name: one.digest for name, one in again.arrays.items()} == {
+        name: one.digest for name, one in once.arrays.items()
+    }
+    with pytest.raises(TargetExistsError, match="another job"):
+        reblock.repartition(source, target, chunks="time=5", exist_ok=True)
+    reblock.repartition(source, target, chunks="time=5", overwrite=True)
+    assert zarr.open_group(target, mode="r")["t2m"].chunks == (5, 8, 2)
+    (target / "notes.txt").write_text("mine")
+    with pytest.raises(TargetExistsError, match=r"notes\.txt"):
+        reblock.repartition(source, target, chunks=CHUNKS, overwrite=True)
+    assert (target / "notes.txt").exists()
+
+
+def test_verify_names_what_differs(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.zarr"
+    reblock.repartition(source, target, chunks=CHUNKS)
+    group = zarr.open_group(target, mode="r+")
+    group["t2m"][3, 2, 1] = 1e9
+    group.create_array("more", data=np.zeros(3))
+    for reader in ("reblock", "library"):
+        verdict = reblock.verify(source, target, reader=reader)
+        assert not verdict
+        assert any(one.startswith("t2m: 1 element differs, first at [3, 2, 1]") for one in verdict.differences)
+        assert "more is missing in the source" in verdict.differences
+        assert verdict.arrays["wind"].equal
+
+
+def test_a_source_that_changes_is_not_published(source: Path, tmp_path: Path) -> None:
+    """Also if the array that changes was already written."""
+    job = reblock.plan(source, tmp_path / "out.zarr", chunks=CHUNKS)
+    changed = []
+
+    def progress(done: int, whole: int) -> None:
+        if done > whole // 2 and not changed:
+            chunk = next(path for path in sorted((source / "mask" / "c").rglob("*")) if path.is_file())
+            chunk.write_bytes(chunk.read_bytes())
+            changed.append(chunk)
+
+    with pytest.raises(reblock.ReblockError, match="changed"):
+        reblock.run(job, progress=progress)
+    assert changed
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_progress_ends_at_the_total(source: Path, tmp_path: Path) -> None:
+    job = reblock.plan(source, tmp_path / "out.zarr", chunks=CHUNKS)
+    seen: list[tuple[int, int]] = []
+    reblock.run(job, progress=lambda *pair: seen.append(pair))
+    assert max(seen) == (job.cost.bytes_read + job.cost.bytes_written,) * 2
+
+
+def test_plans_in_words_and_json(source: Path, tmp_path: Path) -> None:
+    job = reblock.plan(source, tmp_path / "out.zarr", chunks=CHUNKS)
+    text = job.explain()
+    assert all(name in text for name in dataset().variables)
+    document = json.loads(json.dumps(job.to_json()))
+    assert document["cost"]["seeks"] == sum(one["cost"]["seeks"] for one in document["arrays"].values())
+    assert repr(job).startswith("<reblock DatasetJob")
+    with pytest.raises(UsageError, match="one array"):
+        reblock.save_plan(job, tmp_path / "p.json")
+
+
+def test_equal_problems_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reblock.api import parts
+
+    made = {f"v{number}": (("y", "x"), np.random.default_rng(number).normal(size=(60, 50))) for number in range(40)}
+    save(tmp_path / "many.zarr", xarray.Dataset(made))
+    count, choose = [0], parts.choose
+
+    def counting(*given: Any, **options: Any) -> Any:
+        count[0] += 1
+        return choose(*given, **options)
+
+    monkeypatch.setattr(parts, "choose", counting)
+    job = reblock.plan(tmp_path / "many.zarr", tmp_path / "out.zarr", chunks="y=7", device="nvme")
+    assert len(job.jobs) == 40
+    assert count[0] <= 2
