@@ -23,7 +23,7 @@ import pytest
 
 from reblock.errors import FormatError, ReblockError, StorageError, TargetExistsError, UsageError
 from reblock.model.codec import Codec
-from reblock.model.dataset import Dimension, GroupSchema, Tree, TreeFormat, TreeStore
+from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree, TreeFormat, TreeStore
 from reblock.model.medium import FOLDER, Medium
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.storage.media.local import LOCAL
@@ -60,6 +60,22 @@ NAMES = (
     'a"b',
     "%41",
 )
+
+
+_RECORDS = np.zeros((50,), [("a", "<i4"), ("b", ">f8"), ("s", "S3")])
+_RECORDS["a"], _RECORDS["b"], _RECORDS["s"] = np.arange(50), np.arange(50) / 3, b"xy"
+_COLOURS = {"names": {"RED": 1, "GREEN": 2}}
+#: Tables: elements, kind, and details of the type.
+TABLES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "text": (np.array([f"{n} ünï" * (n % 5) for n in range(50)], object), "text", {}),
+    "long text": (np.array(["x" * 20_000] * 30, object), "text", {}),
+    "bytes": (np.array([b"\xff\0" * (n % 5) for n in range(50)], object), "bytes", {}),
+    "text of two axes": (np.array([[f"{n},{m}" for m in range(4)] for n in range(20)], object), "text", {}),
+    "text without axes": (np.array("alone", object), "text", {}),
+    "no text": (np.empty((0, 3), object), "text", {}),
+    "records": (_RECORDS, "record", {}),
+    "enumeration": (np.array([[1, 2], [2, 1], [1, 1]] * 5, "<i2"), "enum", _COLOURS),
+}
 
 
 def small_tree() -> Tree:
@@ -271,6 +287,52 @@ class TreeContract:
         path, elements = self.write(root, adapted)
         copy = pickle.loads(pickle.dumps(self.open(path)))  # noqa: S301 - our own bytes
         self.check(copy, adapted, elements)
+
+    # ---------------------------------------------------------------- tables
+    @pytest.mark.parametrize("name", list(TABLES))
+    def test_tables(self, root: str, name: str) -> None:
+        """Elements that cannot be cut are copied in blocks of rows, which may be written again."""
+        values, kind, details = TABLES[name]
+        dtype = np.dtype("O") if kind in ("text", "bytes") else values.dtype
+        given = TableSchema(values.shape, dtype, kind, details, attributes={"units": "words"})
+        arrays = {"a": Schema((3,), np.dtype("<i4"), (2,))}
+        tree = self.kind.adapt_tree(Tree(arrays=arrays, tables={"t": given}), ())
+        if tree.tables["t"].why:
+            pytest.skip(f"{self.kind.name} cannot hold this: {tree.tables['t'].why}")
+        path = self.path(root)
+        self.kind.create_tree(path, "", tree, **self.there)
+        self.write_arrays(path, tree, {"a": noise((3,), "<i4")})
+        for start in range(0, len(values), 7) if values.shape else (0,):
+            rows = values[start : start + 7] if values.shape else values
+            for _ in range(2 if start in (0, 7) else 1):
+                self.kind.write_rows(path, "", "t", tree, start, rows, **self.there)
+        record = Record(digest="rb2-00112233445566778899aabbccddeeff")
+        for _ in range(2):
+            self.kind.commit_tree(path, "", tree, {"t": record}, **self.there)
+        found = pickle.loads(pickle.dumps(self.open(path)))  # noqa: S301 - our own bytes
+        table = found.tree.tables["t"]
+        assert (table.shape, table.kind, table.why) == (values.shape, kind, "")
+        assert same_value(table.attributes, given.attributes)
+        assert kind != "enum" or table.details["names"] == details["names"]
+        assert list(self.kind.tree_strangers(path, found.tree, **self.there)) == []
+        self.check_rows(found, "t", values)
+
+    def check_rows(self, found: TreeStore, name: str, values: Array) -> None:
+        """Assert that a table holds values, read in blocks within a limit."""
+        if not values.shape:
+            assert found.rows(name, 0, 1, 1 << 20)[()] == values[()]
+            return
+        parts, at = [], 0
+        while at < len(values):
+            parts.append(found.rows(name, at, len(values), 1 << 22))
+            assert parts[-1].shape[1:] == values.shape[1:]
+            at += len(parts[-1])
+        whole = np.concatenate(parts) if parts else values
+        if values.dtype.names:
+            assert all(np.array_equal(whole[field], values[field]) for field in values.dtype.names)
+        else:
+            assert whole.tolist() == values.tolist()
+        assert found.rows(name, 3, 5, 1 << 22).tolist() == whole[3:5].tolist()
 
     # ---------------------------------------------------------------- interrupted runs
     def test_records(self, root: str) -> None:

@@ -16,6 +16,7 @@ from reblock.storage.records import RECORD_FILE
 from reblock.storage.trees import join
 from reblock.storage.zarr.meta import Meta
 from reblock.storage.zarr.nodes import UNFINISHED
+from reblock.storage.zarr.tables import TableMeta
 from reblock.storage.zarr.tree import read_node
 
 #: Files of nodes, by version.
@@ -47,7 +48,7 @@ def tree_strangers(medium: Medium, path: str, tree: Tree, roots: Roots | None) -
         name = waiting.popleft()
         folder = os.path.join(path, name) if name else path
         node = read_node(medium, folder, name, roots)
-        if node is not None and isinstance(node.content, Meta):
+        if node is not None and isinstance(node.content, Meta | TableMeta):
             names = _OF_ARRAYS[node.version]
             yield from _below(medium, folder, name, _levels(node.content), {*names, *map(draft_name, names)})
             continue
@@ -79,16 +80,16 @@ def _of_group(medium: Medium, folder: str, shown: str, part: str, version: int, 
                 yield f"attributes of the group in {os.path.normpath(os.path.join(shown, name))}"
 
 
-def _levels(meta: Meta) -> list[Level]:
+def _levels(meta: Meta | TableMeta) -> list[Level]:
     """Checks for the parts of a key, one for each folder level."""
-    counts = meta.layout.objects.counts
+    counts = meta.counts if isinstance(meta, TableMeta) else meta.layout.objects.counts
     if meta.separator != "/" or not counts:
         return [lambda name: _is_key(name, meta, counts)]
     axes = [lambda name, count=count: is_number_below(name, count) for count in counts]
     return [*([lambda name: name == meta.prefix] if meta.prefix else []), *axes]
 
 
-def _is_key(name: str, meta: Meta, counts: Sequence[int]) -> bool:
+def _is_key(name: str, meta: Meta | TableMeta, counts: Sequence[int]) -> bool:
     if not counts:
         return name == meta.key(())
     parts = name.split(meta.separator)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy.typing as npt
 
-from reblock.errors import FormatError, TargetExistsError, UsageError
+from reblock.errors import FormatError, TargetExistsError
 from reblock.model.codec import Codec
 from reblock.model.dataset import Tree, TreeFormat
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import ChunkLimits, Store
-from reblock.storage.checks import show
 from reblock.storage.library import LibraryArray
 from reblock.storage.location import Location
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import check_folder, is_file, new_folder
-from reblock.storage.trees import adapt_arrays, check_names
+from reblock.storage.trees import adapt_arrays, check_names, join
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.contents import strangers, tree_strangers
 from reblock.storage.zarr.files import describe
@@ -32,10 +31,10 @@ from reblock.storage.zarr.meta import Meta, in_chunk_order
 from reblock.storage.zarr.nodes import arrays_below, is_group, parts_of, read_array
 from reblock.storage.zarr.schema import adapt, chunk_limits
 from reblock.storage.zarr.store import ZarrStore
+from reblock.storage.zarr.table_rows import write_rows
+from reblock.storage.zarr.tables import adapt_table, meta_of
 from reblock.storage.zarr.tree import ZarrTree, open_tree
 from reblock.storage.zarr.tree_writing import RESERVED, adapt_groups, commit_tree, create_tree
-
-NO_TABLES = "text of any length, records and other elements that cannot be cut are not supported here yet"
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class ZarrFormat:
         check_names(tree, self.name, refused=lambda part: "zarr uses it itself" if part in RESERVED else "")
         arrays, refused = adapt_arrays(tree, self.adapt, asked)
         groups, notes = adapt_groups(tree, self.version)
-        tables = {name: replace(table, why=table.why or NO_TABLES) for name, table in tree.tables.items()}
+        tables = {name: adapt_table(table, self.version) for name, table in tree.tables.items()}
         return Tree(groups, arrays, {**refused, **tables}, (*tree.notes, *notes))
 
     def create_tree(self, path: str, inner: str, tree: Tree, *, medium: Medium = LOCAL) -> None:
@@ -94,27 +93,28 @@ class ZarrFormat:
     def write_rows(
         self,
         path: str,
-        inner: str,  # noqa: ARG002 - all tables are refused by `adapt_tree`
+        inner: str,
         name: str,
-        tree: Tree,  # noqa: ARG002
-        start: int,  # noqa: ARG002
-        rows: npt.NDArray[Any],  # noqa: ARG002
+        tree: Tree,
+        start: int,
+        rows: npt.NDArray[Any],
         *,
-        medium: Medium = LOCAL,  # noqa: ARG002
+        medium: Medium = LOCAL,
     ) -> None:
-        raise UsageError(f"{path}: {show(name)} cannot be written: {NO_TABLES}")
+        folder = os.path.join(path, *parts_of(path, join(inner, name)))
+        write_rows(meta_of(tree.tables[name], self.version), medium, folder, start, rows)
 
     def commit_tree(
         self,
         path: str,
         inner: str,
         tree: Tree,
-        records: Mapping[str, Record],  # noqa: ARG002 - each array has stored its own
+        records: Mapping[str, Record],
         record: Record = NO_RECORD,
         *,
         medium: Medium = LOCAL,
     ) -> None:
-        commit_tree(path, inner, tree, record, self.version, medium)
+        commit_tree(path, inner, tree, records, record, self.version, medium)
 
     def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = LOCAL) -> Sequence[str]:
         return list(tree_strangers(medium, path, tree, medium.roots(path)))

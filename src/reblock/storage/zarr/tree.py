@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +33,8 @@ from reblock.storage.zarr.hidden import TYPES
 from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
 from reblock.storage.zarr.nodes import is_group, parts_of
 from reblock.storage.zarr.store import ZarrStore
+from reblock.storage.zarr.table_rows import read_rows
+from reblock.storage.zarr.tables import TableMeta, table_of_meta, table_of_v2, table_of_v3
 
 #: Member of a group of v3 with the metadata of all nodes below it.
 CONSOLIDATED = "consolidated_metadata"
@@ -47,8 +50,8 @@ class ZarrNode:
     """Path from the top of the dataset."""
     version: int
     """2 or 3."""
-    content: GroupSchema | Meta | TableSchema
-    """What it is."""
+    content: GroupSchema | Meta | TableMeta | TableSchema
+    """What it is; a TableSchema is an array that cannot be read."""
     documents: Mapping[str, Any]
     """Its metadata by file name."""
 
@@ -67,6 +70,8 @@ class ZarrTree:
     """The parsed metadata of the arrays."""
     files: tuple[str, ...] = field(repr=False)
     """Metadata files of groups and tables."""
+    tables: Mapping[str, TableMeta] = field(default_factory=dict, repr=False)
+    """The parsed metadata of the tables."""
     version: int = 3
     """Version of the top group."""
     record: Record = field(default_factory=Record)
@@ -93,10 +98,13 @@ class ZarrTree:
             raise UsageError(f"{self.location}: there is no array {show(name)} that can be cut")
         return ZarrStore(self.path, join(self.inner, name), self.metas[name], self.roots, medium=self.medium)
 
-    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:  # noqa: ARG002
-        found = self.tree.tables.get(name)
-        why = "there is no such table" if found is None else found.why
-        raise UsageError(f"{self.location}: {show(name)} cannot be read: {why}")
+    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:
+        if name not in self.tables:
+            found = self.tree.tables.get(name)
+            why = "there is no such table" if found is None else found.why
+            raise UsageError(f"{self.location}: {show(name)} cannot be read: {why}")
+        folder = os.path.join(self.path, join(self.inner, name))
+        return read_rows(self.tables[name], self.medium, folder, self.roots, start, stop, limit_bytes)
 
 
 def open_tree(path: str, inner: str, allow: Sequence[str], medium: Medium) -> ZarrTree:
@@ -110,14 +118,19 @@ def open_tree(path: str, inner: str, allow: Sequence[str], medium: Medium) -> Za
     notes: list[str] = []
     nodes = {node.name: node for node in walk(medium, top, roots, notes)}
     first = nodes[""]
-    if isinstance(first.content, Meta | TableSchema):
+    if not isinstance(first.content, GroupSchema):
         raise FormatError(f"{top}: a zarr array, not a group")
     hidden, order = _consolidated(medium, top, roots, first)
     ranks = {name: rank for rank, name in enumerate(order)}
     ranked = sorted(nodes.values(), key=lambda node: ranks.get(node.name, len(ranks)) if node.name else -1)
     groups = {node.name: _with_hidden(node, hidden) for node in ranked if isinstance(node.content, GroupSchema)}
     metas = {node.name: node.content for node in ranked if isinstance(node.content, Meta)}
-    tables = {node.name: node.content for node in ranked if isinstance(node.content, TableSchema)}
+    known = {node.name: node.content for node in ranked if isinstance(node.content, TableMeta)}
+    tables = {
+        node.name: node.content.schema if isinstance(node.content, TableMeta) else node.content
+        for node in ranked
+        if isinstance(node.content, TableMeta | TableSchema)
+    }
     arrays = {name: meta.schema for name, meta in metas.items()}
     groups = with_dimensions(with_parents(groups, [*arrays, *tables]), {**arrays, **tables})
     files = [file for node in ranked if not isinstance(node.content, Meta) for file in _files(top, node)]
@@ -127,6 +140,7 @@ def open_tree(path: str, inner: str, allow: Sequence[str], medium: Medium) -> Za
         Tree(groups, arrays, tables, tuple(notes)),
         metas,
         tuple(files),
+        known,
         first.version,
         record_from_json(hidden),
         roots,
@@ -179,14 +193,18 @@ def read_node(medium: Medium, folder: str, name: str, roots: Roots | None) -> Za
         attributes = documents.get(".zattrs", {})
         if kind == ".zgroup":
             return ZarrNode(name, 2, GroupSchema(attributes), documents)
-        meta = parse_v2(documents[kind], attributes, where=where, record=documents.get(RECORD_FILE))
+        hidden = documents.get(RECORD_FILE)
+        meta = parse_v2(documents[kind], attributes, where=where, record=hidden)
+        return ZarrNode(name, 2, table_of_meta(meta, hidden) or meta, documents)
     except DiskError:
         raise
     except FormatError as error:
         if not name:
             raise
+        with suppress(FormatError):
+            beside = documents.get(".zattrs", {}), documents.get(RECORD_FILE)
+            return ZarrNode(name, 2, table_of_v2(documents.get(kind, {}), *beside, where), documents)
         return ZarrNode(name, 2, _unreadable(documents.get(kind, {}), error), documents)
-    return ZarrNode(name, 2, meta, documents)
 
 
 def _node_v3(medium: Medium, path: str, name: str, roots: Roots | None) -> ZarrNode:
@@ -198,12 +216,15 @@ def _node_v3(medium: Medium, path: str, name: str, roots: Roots | None) -> ZarrN
             if not isinstance(attributes, Mapping):
                 raise FormatError(f"{path}: attributes must be an object, not {show(attributes)}")
             return ZarrNode(name, 3, GroupSchema(dict(attributes)), {"zarr.json": document})
-        return ZarrNode(name, 3, parse_v3(document, where=path), {"zarr.json": document})
+        meta = parse_v3(document, where=path)
+        return ZarrNode(name, 3, table_of_meta(meta, document.get(MEMBER)) or meta, {"zarr.json": document})
     except DiskError:
         raise
     except FormatError as error:
         if not name:
             raise
+        with suppress(FormatError):
+            return ZarrNode(name, 3, table_of_v3(document, path), {"zarr.json": document})
         return ZarrNode(name, 3, _unreadable(document, error), {"zarr.json": document})
 
 

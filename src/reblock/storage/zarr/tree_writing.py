@@ -17,7 +17,7 @@ from typing import Any
 from reblock.errors import FormatError, TargetExistsError
 from reblock.model.dataset import GroupSchema, Tree
 from reblock.model.medium import Medium
-from reblock.model.schema import Record
+from reblock.model.schema import NO_RECORD, Record
 from reblock.storage.attributes import is_text
 from reblock.storage.checks import load_json, parse_json
 from reblock.storage.media.files import disk_errors
@@ -27,6 +27,7 @@ from reblock.storage.trees import join, parent_of, parents, with_parents
 from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.files import encode_json
 from reblock.storage.zarr.nodes import UNFINISHED, parts_of
+from reblock.storage.zarr.tables import table_files
 from reblock.storage.zarr.tree import CONSOLIDATED, ZMETADATA, hidden_group
 
 #: Names of files and of the document's members that zarr gives a meaning.
@@ -55,11 +56,22 @@ def create_tree(path: str, inner: str, tree: Tree, medium: Medium) -> None:
         medium.sync_name(path)
 
 
-def commit_tree(path: str, inner: str, tree: Tree, record: Record, version: int, medium: Medium) -> None:
+def commit_tree(
+    path: str,
+    inner: str,
+    tree: Tree,
+    records: Mapping[str, Record],
+    record: Record,
+    version: int,
+    medium: Medium,
+) -> None:
     """Write the metadata of all groups; the top's own comes last, with that of all nodes below it."""
     inside = parts_of(path, inner)
     top = os.path.join(path, *inside)
     kept = [name for name, table in tree.tables.items() if not table.why]
+    for name in kept:
+        for file, document in table_files(tree.tables[name], version, records.get(name, NO_RECORD)).items():
+            medium.replace(os.path.join(top, name, file), encode_json(document))
     documents = _Documents(version, tree, record)
     for name in _in_order(tree, kept):
         if name in tree.groups:

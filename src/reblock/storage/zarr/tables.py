@@ -1,0 +1,382 @@
+"""Zarr arrays whose elements cannot be cut: text and bytes of any length, records, and enumerations.
+
+Chunks are read and written whole, as those of other arrays, with these bytes inside ::
+
+    text, bytes      number of elements, then each with its length before it (vlen-utf8 and vlen-bytes of numcodecs)
+    record           the elements, fields without padding; v3 does not tell their byte order, so it is little-endian
+    enum             integers; the names are in the member of reblock, since zarr has no enumerations
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.errors import CorruptError, FormatError
+from reblock.model.codec import Codec, Stage
+from reblock.model.dataset import TableSchema
+from reblock.model.schema import NO_RECORD, Record
+from reblock.storage.checks import MAX_ITEM_BYTES, check_chunks, check_shape, show
+from reblock.storage.codecs.chain import Chain
+from reblock.storage.codecs.configs import config, stage_of
+from reblock.storage.codecs.registry import is_filter
+from reblock.storage.records import MEMBER
+from reblock.storage.typed_attributes import encode_attributes
+from reblock.storage.zarr.codec_objects import config_v3, stage_of_v3
+from reblock.storage.zarr.hidden import hidden_members, take_hidden
+from reblock.storage.zarr.meta import DIMENSIONS, Meta, axes_v2
+from reblock.storage.zarr.values import dtype_json_v3, dtype_v3
+
+#: The codec of new tables.
+USUAL = Codec.parse("zstd:3")
+#: Codecs that turn elements of any length into bytes, by the kind of table.
+VLEN = {"text": "vlen-utf8", "bytes": "vlen-bytes"}
+_KINDS = {codec: kind for kind, codec in VLEN.items()}
+_V3_TYPES = {"string": "text", "variable_length_utf8": "text", "bytes": "bytes", "variable_length_bytes": "bytes"}
+#: Member of ours that says what a table is.
+TABLE = "table"
+_ELEMENT_BYTES = 4
+#: The most bytes of a new chunk of records, and the most elements of one of text.
+_CHUNK_BYTES, _MANY_TEXTS = 1 << 20, 4096
+#: The first buffer for bytes whose number is not known.
+_ROOM_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class TableMeta:
+    """Everything that is known about a stored table."""
+
+    version: int
+    """2 or 3."""
+    schema: TableSchema
+    """What it is."""
+    codec: Codec
+    """How the bytes of a chunk are encoded."""
+    prefix: str
+    """The part of a chunk's key before the first index."""
+    separator: str
+    """The separator of indices in a key."""
+    fortran: bool = False
+    """Whether elements of a chunk are in Fortran order."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Length of a chunk along each axis."""
+        return self.schema.chunks or tuple(max(n, 1) for n in self.schema.shape)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Chunks along each axis."""
+        return tuple(-(-n // c) for n, c in zip(self.schema.shape, self.chunks, strict=True))
+
+    def key(self, index: Sequence[int]) -> str:
+        """Name of a chunk below the table's folder."""
+        key = self.separator.join(map(str, index))
+        if self.prefix:
+            return f"{self.prefix}{self.separator}{key}" if key else self.prefix
+        return key or "0"
+
+    @property
+    def empty(self) -> Any:
+        """The element of chunks that are not stored."""
+        fill = self.schema.fill_value
+        return fill if fill is not None else {"text": "", "bytes": b""}.get(self.schema.kind, 0)
+
+    # ------------------------------------------------------------ elements and bytes
+    def decode(self, data: bytes, most_bytes: int) -> npt.NDArray[Any]:
+        """The elements of a chunk, which may take at most this many bytes."""
+        number = prod(self.chunks)
+        order: Literal["C", "F"] = "F" if self.fortran else "C"
+        if self.schema.kind in VLEN:
+            found = _decode_vlen(self._decode_some(data, most_bytes), number, text=self.schema.kind == "text")
+            return found.reshape(self.chunks, order=order)
+        size = number * self.schema.dtype.itemsize
+        if size > most_bytes:
+            raise CorruptError(f"a chunk has {size:,} bytes, the limit is {most_bytes:,}")
+        out = np.empty(size, np.uint8)
+        Chain(self.codec, np.dtype("u1")).decode(data, out)
+        return out.view(self.schema.dtype).reshape(self.chunks, order=order)
+
+    def _decode_some(self, data: bytes, most_bytes: int) -> bytes:
+        """Decode bytes whose number is not known; the buffer for them grows as needed."""
+        room = 16 * len(data) + _ROOM_BYTES
+        while room < most_bytes:
+            with suppress(CorruptError):
+                return Chain(self.codec, np.dtype("u1")).decode_some(data, room).tobytes()
+            room *= 8
+        return Chain(self.codec, np.dtype("u1")).decode_some(data, most_bytes).tobytes()
+
+    def encode(self, elements: npt.NDArray[Any]) -> bytes:
+        """The stored bytes of a chunk."""
+        if self.schema.kind in VLEN:
+            data = _encode_vlen(elements)
+        else:
+            data = np.ascontiguousarray(elements, self.schema.dtype).tobytes()
+        return Chain(self.codec, np.dtype("u1")).encode(np.frombuffer(data, np.uint8)).tobytes()
+
+
+def _decode_vlen(data: bytes, number: int, *, text: bool) -> npt.NDArray[Any]:
+    if len(data) < _ELEMENT_BYTES or int.from_bytes(data[:4], "little") != number:
+        raise CorruptError(f"a chunk of {number:,} elements begins with {data[:4]!r}")
+    found, at = np.empty(number, object), _ELEMENT_BYTES
+    for place in range(number):
+        stop = at + 4 + int.from_bytes(data[at : at + 4], "little")
+        if stop > len(data) or at + 4 > len(data):
+            raise CorruptError(f"element {place} ends at byte {stop:,} of {len(data):,}")
+        piece = data[at + 4 : stop]
+        found[place] = piece.decode("utf-8", "surrogateescape") if text else piece
+        at = stop
+    return found
+
+
+def _encode_vlen(elements: npt.NDArray[Any]) -> bytes:
+    parts = [elements.size.to_bytes(4, "little")]
+    for one in elements.ravel():
+        data = bytes(one) if isinstance(one, bytes) else str(one).encode()
+        parts += [len(data).to_bytes(4, "little"), data]
+    return b"".join(parts)
+
+
+# ---------------------------------------------------------------- reading metadata
+def table_of_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], record: Any, where: str) -> TableMeta:
+    """A table that a `.zarray` describes; FormatError if it is none."""
+    filters = document.get("filters") or []
+    kind, dtype, rest = "", np.dtype("O"), filters
+    if isinstance(document.get("dtype"), list):
+        kind, dtype = "record", _dtype(document["dtype"], where)
+    elif filters and isinstance(filters, list) and isinstance(filters[0], Mapping):
+        kind, rest = _KINDS.get(str(filters[0].get("id")), ""), filters[1:]
+    if not kind:
+        raise FormatError(f"{where}: elements of {show(document.get('dtype'))} with {show(filters)} are not supported")
+    compressor = document.get("compressor")
+    try:
+        stages = [stage_of(one, np.dtype("u1")) for one in [*rest, *([compressor] if compressor is not None else [])]]
+    except ValueError as error:
+        raise FormatError(f"{where}: {error}") from None
+    _, kept, _ = take_hidden(attributes, record)
+    shape, chunks = _shape(document.get("shape"), document.get("chunks"), dtype, where)
+    axes, kept = axes_v2(kept, len(shape))
+    separator = document.get("dimension_separator", ".")
+    if separator not in (".", "/") or document.get("order") not in ("C", "F"):
+        raise FormatError(f"{where}: separator {show(separator)} or order {show(document.get('order'))} is unknown")
+    schema = TableSchema(shape, dtype, kind, {}, chunks, kept, axes, _fill(document.get("fill_value"), kind, dtype))
+    return TableMeta(2, schema, _codec(stages, where), "", separator, document["order"] == "F")
+
+
+def table_of_v3(document: Mapping[str, Any], where: str) -> TableMeta:
+    """A table that a `zarr.json` describes; FormatError if it is none."""
+    value = document.get("data_type")
+    name = value.get("name") if isinstance(value, Mapping) else value
+    kind, dtype = _V3_TYPES.get(str(name), ""), np.dtype("O")
+    if name in ("structured", "struct") and isinstance(value, Mapping):
+        kind, dtype = "record", _structured(value, where)
+    if not kind:
+        raise FormatError(f"{where}: data type {show(value)} is not supported")
+    codecs = document.get("codecs")
+    if not isinstance(codecs, list) or not codecs or not all(isinstance(one, Mapping) for one in codecs):
+        raise FormatError(f"{where}: codecs must be a list of objects, not {show(codecs)}")
+    wanted = VLEN.get(kind, "bytes")
+    if codecs[0].get("name") != wanted:
+        raise FormatError(f"{where}: codec {show(codecs[0].get('name'))} of {kind} is not supported, {wanted!r} is")
+    if dict(codecs[0].get("configuration") or {}).get("endian", "little") != "little":
+        raise FormatError(f"{where}: big-endian records are not supported")
+    try:
+        more = [(str(one.get("name")), dict(one.get("configuration") or {})) for one in codecs[1:]]
+        stages = [stage_of_v3(codec, settings, np.dtype("u1")) for codec, settings in more]
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{where}: {error}") from None
+    grid, keys = document.get("chunk_grid"), document.get("chunk_key_encoding")
+    if not isinstance(grid, Mapping) or grid.get("name") != "regular" or not isinstance(keys, Mapping):
+        raise FormatError(f"{where}: chunk grid {show(grid)} with keys {show(keys)} is not supported")
+    shape, chunks = _shape(document.get("shape"), dict(grid["configuration"]).get("chunk_shape"), dtype, where)
+    encoding = str(keys.get("name"))
+    separator = dict(keys.get("configuration") or {}).get("separator", "/" if encoding == "default" else ".")
+    if encoding not in ("default", "v2") or separator not in (".", "/"):
+        raise FormatError(f"{where}: chunk keys {show(keys)} are not supported")
+    attributes = document.get("attributes") or {}
+    _, kept, _ = take_hidden(attributes if isinstance(attributes, Mapping) else {}, document.get(MEMBER))
+    names = document.get("dimension_names")
+    axes = tuple(one or "" for one in names) if isinstance(names, list) and len(names) == len(shape) else None
+    schema = TableSchema(
+        *(shape, dtype, kind, {}, chunks, kept),
+        axes if axes and any(axes) else None,
+        _fill(document.get("fill_value"), kind, dtype),
+    )
+    return TableMeta(3, schema, _codec(stages, where), "c" if encoding == "default" else "", separator)
+
+
+def table_of_meta(meta: Meta, hidden: Any) -> TableMeta | None:
+    """An array of integers that stands for an enumeration, as a table; None if it is not one."""
+    told = hidden.get(TABLE) if isinstance(hidden, Mapping) else None
+    schema, names = meta.schema, told.get("names") if isinstance(told, Mapping) else None
+    plain = schema.shards is None and schema.dtype.kind in "iu" and isinstance(meta.chain, Chain)
+    if not plain or not isinstance(names, Mapping) or not all(isinstance(one, int) for one in names.values()):
+        return None
+    if any(map(is_filter, schema.codec.stages)) or schema.order != tuple(range(schema.ndim)):
+        return None
+    chunks = tuple(int(cut) for cut in schema.chunks if isinstance(cut, int))
+    table = TableSchema(
+        *(schema.shape, schema.dtype, "enum", {"names": {str(name): value for name, value in names.items()}}),
+        *(chunks, schema.attributes, schema.axes, schema.fill_value),
+    )
+    return TableMeta(meta.version, table, schema.codec, meta.prefix, meta.separator)
+
+
+def _shape(shape: Any, chunks: Any, dtype: np.dtype[Any], where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    found = check_shape(shape, where=where, itemsize=dtype.itemsize)
+    cuts = check_chunks(chunks, found, dtype.itemsize, where=where)
+    return found, tuple(int(cut) for cut in cuts if isinstance(cut, int))
+
+
+def _codec(stages: Sequence[Stage], where: str) -> Codec:
+    if odd := [stage.name for stage in stages if is_filter(stage)]:
+        raise FormatError(f"{where}: filter {odd[0]!r} of elements that are not numbers is not supported")
+    return Codec(tuple(stages))
+
+
+def _dtype(descr: Any, where: str) -> np.dtype[Any]:
+    """A structured type of v2."""
+    try:
+        dtype = np.dtype([_field(one) for one in descr])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError(f"{where}: {show(descr)} is not a type: {error}") from None
+    if dtype.hasobject or not 0 < dtype.itemsize <= MAX_ITEM_BYTES:
+        raise FormatError(f"{where}: {show(descr)} is not a type of at most {MAX_ITEM_BYTES:,} bytes")
+    return dtype
+
+
+def _field(field: Any) -> Any:
+    name, kind, *shape = field
+    inner = [_field(one) for one in kind] if isinstance(kind, list) else str(kind)
+    return (str(name), inner, *(tuple(map(int, one)) for one in shape))
+
+
+def _structured(value: Mapping[str, Any], where: str) -> np.dtype[Any]:
+    fields = dict(value.get("configuration") or {}).get("fields")
+    if not isinstance(fields, list) or not all(isinstance(one, list) and len(one) == 2 for one in fields):
+        raise FormatError(f"{where}: {show(value)} has no fields of a name and a type")
+    kinds = [(str(name), dtype_v3(kind, where=where).newbyteorder("<").str) for name, kind in fields]
+    return _dtype(kinds, where)
+
+
+def _fill(value: Any, kind: str, dtype: np.dtype[Any]) -> Any:
+    if kind == "text":
+        return value if isinstance(value, str) else ""
+    try:
+        data = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+    except (ValueError, binascii.Error):
+        data = b""
+    if kind == "bytes":
+        return data
+    return np.frombuffer(data, dtype)[0] if len(data) == dtype.itemsize else np.zeros((), dtype)[()]
+
+
+# ---------------------------------------------------------------- new tables
+def adapt_table(table: TableSchema, version: int) -> TableSchema:
+    """The nearest table that zarr can hold."""
+    if table.why:
+        return table
+    if table.kind not in (*VLEN, "record", "enum"):
+        return replace(table, why=f"zarr has no type for elements that are {table.kind}")
+    dtype = table.dtype
+    if table.kind == "record":
+        dtype = dtype.newbyteorder("<")
+        if version == 3 and (odd := [name for name in dtype.names or () if dtype[name].kind not in "biufcSUmM"]):
+            return replace(table, why=f"zarr v3 has no records with the field {odd[0]!r} of {dtype[odd[0]]}; zarr2 has")
+    attributes = encode_attributes(table.attributes, version=version)
+    rows = table.chunks[0] if table.chunks else table.shape[0] if table.shape else 1
+    # Nobody knows how long text is, so a chunk has few elements.
+    width = prod(table.shape[1:]) * (dtype.itemsize if table.kind not in VLEN else _CHUNK_BYTES // _MANY_TEXTS)
+    rows = max(min(rows, _CHUNK_BYTES // max(width, 1)), 1)
+    chunks = (rows, *(max(n, 1) for n in table.shape[1:])) if table.shape else ()
+    kept = {name: table.attributes[name] for name in attributes.values}
+    return replace(table, dtype=dtype, chunks=chunks, attributes=kept)
+
+
+def meta_of(table: TableSchema, version: int) -> TableMeta:
+    """The metadata of a new table."""
+    return TableMeta(version, table, USUAL, "c" if version == 3 else "", "/" if version == 3 else ".")
+
+
+def table_files(table: TableSchema, version: int, record: Record = NO_RECORD) -> dict[str, dict[str, Any]]:
+    """The metadata documents of a new table by file name, the one by which it is found last."""
+    meta = meta_of(table, version)
+    attributes = encode_attributes(table.attributes, version=version)
+    hidden = hidden_members(record, attributes.types)
+    if table.kind == "enum":
+        hidden[TABLE] = dict(table.details)
+    fill = _fill_json(meta, version)
+    if version == 2:
+        values = dict(attributes.values)
+        if table.axes is not None:
+            values[DIMENSIONS] = list(table.axes)
+        document = {
+            "zarr_format": 2,
+            "shape": list(table.shape),
+            "chunks": list(meta.chunks),
+            "dtype": _dtype_json_v2(table),
+            "compressor": config(meta.codec.stages[0], np.dtype("u1")),
+            "fill_value": fill,
+            "order": "C",
+            "filters": [{"id": VLEN[table.kind]}] if table.kind in VLEN else None,
+            "dimension_separator": ".",
+        }
+        files = {".zattrs": values} if values else {}
+        return {**files, **({".reblock.json": hidden} if hidden else {}), ".zarray": document}
+    to_bytes: dict[str, Any] = {"name": VLEN.get(table.kind, "bytes"), "configuration": {}}
+    if table.kind == "enum" and table.dtype.itemsize > 1:
+        to_bytes["configuration"] = {"endian": "big" if table.dtype.str[0] == ">" else "little"}
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(table.shape),
+        "data_type": _dtype_json_v3(table),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(meta.chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill,
+        "codecs": [to_bytes, *(config_v3(stage, np.dtype("u1")) for stage in meta.codec.stages)],
+        "attributes": attributes.values,
+    }
+    if table.axes is not None:
+        document["dimension_names"] = [name or None for name in table.axes]
+    if hidden:
+        document[MEMBER] = {"must_understand": False, **hidden}
+    return {"zarr.json": document}
+
+
+def _fill_json(meta: TableMeta, version: int) -> Any:
+    fill, kind = meta.empty, meta.schema.kind
+    if kind == "text":
+        return str(fill)
+    if kind == "bytes":
+        return base64.b64encode(fill).decode() if version == 3 else ""
+    if kind == "enum":
+        return int(fill)
+    return base64.b64encode(np.asarray(fill, meta.schema.dtype).tobytes()).decode()
+
+
+def _dtype_json_v2(table: TableSchema) -> Any:
+    if table.kind in VLEN:
+        return "|O"
+    return _lists(table.dtype.descr) if table.kind == "record" else table.dtype.str
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _dtype_json_v3(table: TableSchema) -> Any:
+    if table.kind in VLEN:
+        return "string" if table.kind == "text" else "variable_length_bytes"
+    if table.kind == "enum":
+        return dtype_json_v3(table.dtype)
+    fields = [[name, dtype_json_v3(table.dtype[name])] for name in table.dtype.names or ()]
+    return {"name": "structured", "configuration": {"fields": fields}}
