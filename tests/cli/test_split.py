@@ -27,15 +27,17 @@ def array(here: Path) -> np.ndarray[Any, Any]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["npy", "raw", "hdf5"])
+@pytest.mark.parametrize("kind", ["npy", "raw", "hdf5", "nii", "tif"])
 @pytest.mark.parametrize("pattern", [None, "b_{2}_{0:03}_{1}.blk"])
 def test_there_and_back(call: Call, here: Path, array: np.ndarray[Any, Any], kind: str, pattern: str | None) -> None:
-    words = [] if pattern is None else ["--pattern", pattern]
+    # nibabel goes by the ending.
+    ending = "nii" if kind == "nii" else "blk"
+    words = [] if pattern is None else ["--pattern", pattern.replace("blk", ending)]
     done = call("split", "a.npy", "blocks/", "--chunks", "16,16,16", "--block-format", kind, *words, "--quiet")
     assert done.exit_code == 0, done.output
     assert len(os.listdir("blocks")) == 4 * 3 * 2 + 1
     if pattern is not None:
-        assert (here / "blocks" / "b_1_003_2.blk").exists()
+        assert (here / "blocks" / f"b_1_003_2.{ending}").exists()
     done = call("merge", "blocks", "back.h5::/data", "--chunks", "50,41,4", "--quiet")
     assert done.exit_code == 0, done.output
     assert np.array_equal(reblock.open("back.h5::/data")[...], array)

@@ -272,6 +272,14 @@ class Varied(Protocol):
         """The variant that the words after the colon describe; its name tells them, too. UsageError if none does."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A format of single files whose head, the bytes before the elements, tells where an array is in space."""
+
+    def moved_head(self, head: bytes, origin: Sequence[int]) -> bytes:
+        """The head of a part that begins at `origin` of the array with this head; it is as long."""
+
+
 class ChunkLimits(NamedTuple):
     """Chunks that a format can hold."""
 

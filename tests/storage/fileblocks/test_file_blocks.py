@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+import reblock
 from reblock.errors import ExternalError, FormatError, ReblockError, UsageError
 from reblock.geometry import Grid
 from reblock.model.schema import Schema
@@ -184,3 +185,36 @@ def test_folders_that_tell_nothing_are_refused(tmp_path: Path) -> None:
         file.create_dataset("data", data=np.zeros((4, 4)), chunks=(2, 2), compression="gzip")
     with pytest.raises(FormatError, match="not one run of elements"):
         registry.get("fileblocks:h5").open(str(tmp_path / "b"), "")
+
+
+# ---------------------------------------------------------------- blocks in space
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("named", [True, False])
+def test_blocks_of_a_volume_know_their_place(tmp_path: Path, version: int, named: bool) -> None:
+    """nibabel finds each block where it is in the volume, and the blocks make up the same file again."""
+    nibabel = pytest.importorskip("nibabel")
+    array = noise((11, 9, 7, 2), np.dtype(">i2"))
+    affine = np.array([[2.0, 0.5, 0, -10], [0, 3, 0, -20], [0, 0, -4, 30], [0, 0, 0, 1]])
+    header = (nibabel.Nifti1Header if version == 1 else nibabel.Nifti2Header)(endianness=">")
+    header["descrip"] = b"a volume"
+    kind = nibabel.Nifti1Image if version == 1 else nibabel.Nifti2Image
+    image = kind(array, affine, header, dtype=array.dtype)
+    image.set_qform(affine, code=1)
+    image.to_filename(tmp_path / "a.nii")
+    reblock.split(
+        tmp_path / "a.nii", tmp_path / "b", chunks=(4, 9, 3, 2), block_format="nii", pattern="{0}-{1}-{2}-{3}.nii"
+    )
+    grid = Grid.of(array.shape, (4, 9, 3, 2))
+    for number, index in enumerate(grid.indices()):
+        path = tmp_path / "b" / ("-".join(map(str, index)) + ".nii")
+        block, box = nibabel.load(path), grid.box(index)
+        assert np.array_equal(np.asarray(block.dataobj), array[box.slices])
+        assert np.allclose(block.affine[:, 3], affine @ [*box.start[:3], 1])
+        assert np.allclose(block.affine[:, :3], affine[:, :3])
+        assert bytes(block.header["descrip"]).rstrip(b"\0") == b"a volume"
+        if not named:
+            os.rename(path, tmp_path / "b" / ("x" * (number * 7 % 12 + 1) + ".nii"))
+    if not named:
+        os.remove(tmp_path / "b" / "reblock.json")
+    reblock.merge(tmp_path / "b", tmp_path / "back.nii")
+    assert (tmp_path / "back.nii").read_bytes() == (tmp_path / "a.nii").read_bytes()

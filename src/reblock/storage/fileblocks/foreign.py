@@ -5,6 +5,7 @@
     b_0_0.nii  b_0_1.nii     numbers count blocks, from 0 or from 1
     b_0_0.nii  b_0_64.nii    or are the position of the block's first element
     origin: [0, 64]          or an attribute of that name tells the position
+    affine                   or the places of the blocks in space differ by whole steps
 
 Every file is opened once, for its shape, type and the place of its elements. Files whose bytes before the elements are
 those of an earlier file need not be opened by their library again. Blocks that are missing or overlap are named.
@@ -31,6 +32,7 @@ from reblock.storage.fileblocks.pattern import NamePattern, guess_pattern
 from reblock.storage.fileblocks.templates import elements_run, no_block_format
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.small import read_head
+from reblock.storage.space import AFFINE, affine_in
 
 #: The attribute that tells the position of a block's first element.
 ORIGIN = "origin"
@@ -87,7 +89,8 @@ def find_blocks(
             )
     cuts, places = _arrange(folder, blocks, pattern)
     shape = tuple(map(sum, cuts))
-    attributes = {key: value for key, value in first.attributes.items() if key != ORIGIN}
+    corner = places[(0,) * len(shape)]
+    attributes = {key: value for key, value in corner.attributes.items() if key != ORIGIN}
     schema = Schema(
         *(shape, first.dtype, tuple(cuts)),
         order=first.order,
@@ -152,12 +155,14 @@ def _arrange(
         numbers = by_header
     else:
         pattern = pattern or guess_pattern([block.name for block in blocks], ndim)
-        if pattern is None or pattern.ndim not in (None, ndim):
+        in_space = None if pattern is not None else _steps_in_space(blocks, ndim)
+        if in_space is None and (pattern is None or pattern.ndim not in (None, ndim)):
             raise FormatError(
                 f"{folder}: neither names nor headers of {len(blocks)} files such as {blocks[0].name} tell where the "
                 f"blocks belong: name the numbers with {option('pattern')}, such as b_{{0}}_{{1}}.npy, one per axis"
             )
-        numbers = [pattern.match(block.name, ndim) or () for block in blocks]
+        by_header = in_space
+        numbers = in_space or [pattern.match(block.name, ndim) or () for block in blocks if pattern is not None]
     cuts: list[tuple[int, ...]] = []
     indices: list[dict[int, int]] = []
     for axis in range(ndim):
@@ -196,6 +201,23 @@ def _origins(blocks: Sequence[_Block], ndim: int) -> list[Index] | None:
             return None
         found.append(tuple(map(int, value)))
     return found
+
+
+def _steps_in_space(blocks: Sequence[_Block], ndim: int) -> list[Index] | None:
+    """Positions from the affines of blocks, if these differ by whole steps along the axes only."""
+    affines = [affine_in(block.attributes.get(AFFINE)) for block in blocks]
+    first = affines[0]
+    known = [affine for affine in affines if affine is not None]
+    if first is None or len(known) < len(affines) or not np.linalg.det(first[:3, :3]):
+        return None
+    if not all(np.allclose(affine[:3, :3], first[:3, :3], rtol=1e-4, atol=1e-6) for affine in known):
+        return None
+    moves = np.linalg.solve(first[:3, :3], np.stack([affine[:3, 3] - first[:3, 3] for affine in known], axis=1)).T
+    steps = np.rint(moves)
+    if not np.allclose(moves, steps, atol=0.01) or (ndim < 3 and steps[:, ndim:].any()):
+        return None
+    steps -= steps.min(axis=0)
+    return [(*map(int, step[:ndim]), *(0,) * (ndim - 3)) for step in steps]
 
 
 def _lengths(folder: str, axis: int, blocks: Sequence[_Block], numbers: Sequence[int]) -> dict[int, int]:

@@ -124,7 +124,8 @@ class FileBlocksFormat:
                     f"blocks of {shapes:,} different shapes, the limit is {_MOST_SHAPES:,}: use raw blocks"
                 )
             files = registry.get(self.kind)
-            block = files.adapt(block, asked)
+            # Chunks are those of the whole array: a block is one of them.
+            block = files.adapt(block, {*asked} - {"chunks", "codec", "shards"})
             check_single_file(files, block)
             if block.codec or block.shards or block.shape != grid.largest:
                 raise no_block_format(self.kind)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 from reblock.errors import CorruptError, FormatError
 from reblock.geometry import Axis, Grid
@@ -14,7 +16,8 @@ from reblock.model.layout import Layout
 from reblock.model.medium import FILE, Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Bytes, Extent, Index, Read
+from reblock.model.store import Bytes, Extent, Index, Placed, Read
+from reblock.storage import registry
 from reblock.storage.by_extent import RawByExtent
 from reblock.storage.fileblocks.manifest import MANIFEST, RAW, FileManifest, write_manifest
 from reblock.storage.fileblocks.templates import Template, make_template
@@ -71,7 +74,9 @@ class FileBlocksStore(RawByExtent):
         return self._extent(index)
 
     def preamble(self, index: Index) -> Bytes:
-        return self._template(self.layout.objects.box(index).shape).head
+        box = self.layout.objects.box(index)
+        head = self._template(box.shape).head
+        return head if self._placed is None else self._placed.moved_head(head, box.start)
 
     def checkpoint(self) -> None:
         self.medium.sync(self.path)
@@ -108,7 +113,18 @@ class FileBlocksStore(RawByExtent):
     def _template(self, shape: tuple[int, ...]) -> Template:
         if self.manifest.kind == RAW:
             return _BARE
-        return make_template(self.manifest.kind, shape, self.schema.dtype.str, self.schema.order)
+        return make_template(self.manifest.kind, shape, self.schema.dtype.str, self.schema.order, self._described)
+
+    @cached_property
+    def _placed(self) -> Placed | None:
+        """The format of the files, if their heads tell where they are in space."""
+        files: Any = None if self.manifest.kind == RAW else registry.get(self.manifest.kind)
+        return files if isinstance(files, Placed) else None
+
+    @cached_property
+    def _described(self) -> str:
+        """The attributes that the files get: all, if their heads tell a place in space, else none."""
+        return "{}" if self._placed is None else json.dumps(dict(self.schema.attributes), sort_keys=True)
 
     def _file(self, index: Index) -> str:
         name = self.manifest.pattern.name(index) if self.found is None else self.found[index][0]

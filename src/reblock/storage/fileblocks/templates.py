@@ -12,10 +12,12 @@ engine writes blocks and reads any part of them without the format's library.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -54,10 +56,13 @@ def block_schema(shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int,
 
 
 @lru_cache(maxsize=1 << 12)
-def make_template(kind: str, shape: tuple[int, ...], dtype: str, order: tuple[int, ...]) -> Template:
-    """The template of a block in a format, made once for each shape."""
+def make_template(
+    kind: str, shape: tuple[int, ...], dtype: str, order: tuple[int, ...], attributes: str = "{}"
+) -> Template:
+    """The template of a block in a format, made once for each shape; attributes are JSON."""
     files = registry.get(kind)
-    return template_of(files, files.adapt(block_schema(shape, np.dtype(dtype), order), ()))
+    plain = replace(block_schema(shape, np.dtype(dtype), order), attributes=json.loads(attributes))
+    return template_of(files, files.adapt(plain, ()))
 
 
 def template_of(format: Format, schema: Schema) -> Template:

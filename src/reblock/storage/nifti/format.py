@@ -46,6 +46,7 @@ from reblock.storage.nifti.header import (
 )
 from reblock.storage.nifti.inflate import GZIP_MAGIC, check_ratio, index_bytes, read_beginning
 from reblock.storage.nifti.library import open_with_nibabel
+from reblock.storage.nifti.moving import moved_head
 from reblock.storage.nifti.store import NiftiStore, layout_of
 from reblock.units import format_size
 
@@ -115,6 +116,10 @@ class NiftiFormat:
             raise UsageError(
                 f"{path}: two files cannot be published at once, so pairs are only read; write a .nii file"
             )
+
+    def moved_head(self, head: bytes, origin: Sequence[int]) -> bytes:
+        """The head of a block, with its own place in space."""
+        return moved_head(head, origin)
 
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         _refuse_inner(path, inner)
