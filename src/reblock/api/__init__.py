@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reblock.api.dataset_job import DatasetJob
     from reblock.api.extract.extracting import extract
     from reblock.api.extract.reading import Extraction
+    from reblock.api.formats import FormatInfo, formats
     from reblock.api.job import Job
     from reblock.api.planfile import load_plan, save_plan
     from reblock.api.planning import plan, plan_array
@@ -45,6 +46,7 @@ __all__ = [
     "DatasetVerdict",
     "Difference",
     "Extraction",
+    "FormatInfo",
     "Job",
     "Unfinished",
     "Verdict",
@@ -57,6 +59,7 @@ __all__ = [
     "create_replicas",
     "extract",
     "find_job",
+    "formats",
     "info",
     "load_plan",
     "merge",
@@ -84,6 +87,7 @@ _HOMES = {
     **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "extract": "reblock.api.extract.extracting",
+    **dict.fromkeys(("FormatInfo", "formats"), "reblock.api.formats"),
     "Extraction": "reblock.api.extract.reading",
     **dict.fromkeys(("info", "verify"), "reblock.api.compare"),
     **dict.fromkeys(("Difference", "Verdict"), "reblock.api.verdict"),

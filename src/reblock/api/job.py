@@ -65,6 +65,8 @@ class Job:
         advice = (f"memory: {self.decision.advice}",) if self.decision.advice else ()
         if self.source is None:
             return (*self.schema.notes, *advice)
+        if not getattr(self.format, "resumes", True):
+            advice += ("after a kill, the target is not continued but made again: its format cannot do otherwise",)
         return (*self.schema.notes, *advice, *memory_notes(self.decision.problem.memory_bytes), *engine_notes())
 
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:

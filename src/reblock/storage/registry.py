@@ -146,6 +146,11 @@ def get(name: str) -> Format:
     return found.variant(said)
 
 
+def suffixes_of(name: str) -> tuple[str, ...]:
+    """File name endings of a format, as far as they are known without its library."""
+    return _table()[name].suffixes or ()
+
+
 def named(word: str) -> str | None:
     """Name of the format that a word names, by its name or by an ending such as `nii`; None if there is none."""
     return word if word in _table() else _by_suffix(f"array.{word}")
