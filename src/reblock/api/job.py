@@ -62,7 +62,7 @@ class Job:
     @property
     def notes(self) -> tuple[str, ...]:
         """What becomes otherwise than in the source, and what else is worth knowing."""
-        advice = (f"memory: {self.decision.advice}",) if self.decision.advice else ()
+        advice: tuple[str, ...] = (f"memory: {self.decision.advice}",) if self.decision.advice else ()
         if self.source is None:
             return (*self.schema.notes, *advice)
         if not getattr(self.format, "resumes", True):
