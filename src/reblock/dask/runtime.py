@@ -36,6 +36,8 @@ Array = npt.NDArray[Any]
 
 #: One buffer is read at a time, by all cores, so that its reads follow each other on the device.
 _READING = Lock()
+#: Memory for one read and what is kept for it: each read may be a seek of a slow device, so they are long.
+_PIECE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ReadBuffer:
         source, staging = self._source, self._spec.run.staging_bytes
         source.check()
         with _READING, source.lock or nullcontext():
-            load_parts(source.view, parts, memory_bytes=staging, threads=cores())
+            load_parts(source.view, parts, memory_bytes=staging, threads=cores(), piece_bytes=_PIECE_BYTES)
 
     def take(self, number: int) -> Array:
         """A piece; the buffer does not keep it."""

@@ -109,18 +109,33 @@ def load(
     return out
 
 
-def load_parts(view: View, parts: Sequence[Part], *, memory_bytes: int | None = None, threads: int = 1) -> None:
+def load_parts(
+    view: View,
+    parts: Sequence[Part],
+    *,
+    memory_bytes: int | None = None,
+    threads: int = 1,
+    piece_bytes: int = PIECE_BYTES,
+) -> None:
     """Read the hull of several boxes once, and copy the elements of each box into its array, in C order.
 
-    Boxes do not overlap. The budget is for everything but the arrays.
+    Boxes do not overlap. The budget is for everything but the arrays. A thread takes at most `piece_bytes` for a piece
+    of a raw object and what is kept for it, and at most half of its share of the budget.
     """
     wanted = [part for part in parts if part[0].size]
     if wanted:
-        _load(view, hull([box for box, _ in wanted]), wanted, (1,) * view.layout.ndim, memory_bytes, threads)
+        box = hull([box for box, _ in wanted])
+        _load(view, box, wanted, (1,) * view.layout.ndim, memory_bytes, threads, piece_bytes)
 
 
 def _load(
-    view: View, box: Box, parts: Sequence[Part], steps: Sequence[int], memory_bytes: int | None, threads: int
+    view: View,
+    box: Box,
+    parts: Sequence[Part],
+    steps: Sequence[int],
+    memory_bytes: int | None,
+    threads: int,
+    piece_bytes: int = PIECE_BYTES,
 ) -> None:
     if memory_bytes is not None:
         view = fit(view, memory_bytes)
@@ -131,7 +146,8 @@ def _load(
         return
     room = max(NO_LIMIT if memory_bytes is None else memory_bytes, LEAST_READING_BYTES)
     threads = _threads(view, box, threads, room)
-    loading = _Loading(view, box, parts, tuple(steps), threads, room // threads)
+    share = room // threads
+    loading = _Loading(view, box, parts, tuple(steps), threads, share, min(share // 2, piece_bytes))
     run_jobs(loading.jobs(), threads, loading.arena, encoded_pool(view.layout, threads, loading.arena))
 
 
@@ -147,13 +163,20 @@ class _Loading:
     """One load: the arrays that receive elements, and the jobs that read them."""
 
     def __init__(
-        self, view: View, box: Box, parts: Sequence[Part], steps: tuple[int, ...], threads: int, room: int
+        self,
+        view: View,
+        box: Box,
+        parts: Sequence[Part],
+        steps: tuple[int, ...],
+        threads: int,
+        room: int,
+        piece_bytes: int,
     ) -> None:
-        """Each thread has `room` bytes. With steps, the box is the only part."""
+        """Each thread has `room` bytes, `piece_bytes` of them for a raw piece. With steps, the box is the only part."""
         self._view, self._box, self._parts, self._steps = view, box, parts, steps
         self.arena = Arena()
         """Where readers take their memory from."""
-        layout, piece_bytes = view.layout, min(room // 2, PIECE_BYTES)
+        layout = view.layout
         moves, window = None, NO_WINDOW
         self._sampled = any(step > 1 for step in steps)
         deliver: Deliver = (
