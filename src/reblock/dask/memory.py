@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import mmap
 import weakref
+from collections import deque
 from contextlib import suppress
 from math import prod
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,9 @@ class Lender:
     """Lends memory for arrays, and keeps as many bytes of it for later as it is told."""
 
     def __init__(self) -> None:
-        # Garbage collection may return memory while this thread takes some.
-        self._lock = RLock()
+        self._lock = Lock()
         self._free: dict[int, list[mmap.mmap]] = {}
+        self._returned: deque[mmap.mmap] = deque()
         self._kept_bytes = 0
         self.keep_bytes = 0
         """The most bytes to keep."""
@@ -87,9 +88,10 @@ class Lender:
     def _take(self, size: int) -> mmap.mmap:
         whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         with self._lock:
-            if blocks := self._free.get(whole):
-                self._kept_bytes -= whole
-                return blocks.pop()
+            block = self._pop(whole)
+        self._settle()
+        if block is not None:
+            return block
         block = mmap.mmap(-1, whole)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):
@@ -97,23 +99,42 @@ class Lender:
         return block
 
     def _give(self, block: mmap.mmap) -> None:
-        with self._lock:
-            while self._kept_bytes + len(block) > self.keep_bytes and self._free:
-                size, blocks = next(iter(self._free.items()))
-                if blocks:
-                    blocks.pop()
-                    self._kept_bytes -= size
-                if not blocks:
-                    del self._free[size]
-            if self._kept_bytes + len(block) <= self.keep_bytes:
-                self._free.setdefault(len(block), []).append(block)
-                self._kept_bytes += len(block)
+        """Take memory back; garbage collection calls this at any moment, so it waits for nothing."""
+        self._returned.append(block)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Keep or free what was returned, unless another call is about to do that."""
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                while self._returned:
+                    self._keep(self._returned.popleft())
+            finally:
+                self._lock.release()
+
+    def _keep(self, block: mmap.mmap) -> None:
+        while self._free and self._kept_bytes + len(block) > self.keep_bytes:
+            self._pop(next(iter(self._free)))
+        if self._kept_bytes + len(block) <= self.keep_bytes:
+            self._free.setdefault(len(block), []).append(block)
+            self._kept_bytes += len(block)
+
+    def _pop(self, size: int) -> mmap.mmap | None:
+        """A free block, which is no longer kept."""
+        if size not in self._free:
+            return None
+        block = self._free[size].pop()
+        self._kept_bytes -= size
+        if not self._free[size]:
+            del self._free[size]
+        return block
 
     def forget(self) -> None:
         """Free all memory that is kept."""
         with self._lock:
             self._free.clear()
             self._kept_bytes = 0
+        self._settle()
 
 
 #: The memory of this process.

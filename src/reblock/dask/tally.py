@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from threading import Lock
+from threading import RLock
 from typing import Any
 from uuid import uuid4
 
@@ -108,7 +108,8 @@ class Channel:
         self.post(tally=counts)
 
 
-_lock = Lock()
+# Garbage collection may close a channel while this thread posts to another.
+_lock = RLock()
 _open: dict[str, Records] = {}
 
 
