@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -106,3 +107,21 @@ def test_memory_that_is_too_small_is_a_reason() -> None:
     found = plan_loads(layout, starts, stops, memory_bytes=100)
     assert isinstance(found, Refusal)
     assert "100 bytes" in found.reason or "100 B" in found.reason
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_chunks_that_are_written_whole_get_no_buffers(strategy: str) -> None:
+    blocks = Grid.of((40, 40), (10, 10))
+    found = plan_stores(Layout.raw("u2", blocks), *boxes(blocks), memory_bytes=1 << 20, strategy=strategy)
+    assert isinstance(found, Refusal)
+    assert "would not save a seek" in found.reason
+
+
+def test_libraries_read_whole_chunks_without_buffers() -> None:
+    layout = Layout.raw("u2", Grid.of((40, 40), (20, 20)))
+    starts, stops = boxes(Grid.of((40, 40), (10, 10)))
+    whole = replace(layout, partial_reads=False)
+    found = plan_loads(layout, starts, stops, memory_bytes=1 << 20, plain_layout=whole)
+    # Four pieces of each chunk, and each of them is a read of the whole chunk.
+    assert found.plain.opens == 16
+    assert found.plain.bytes == 16 * 20 * 20 * 2

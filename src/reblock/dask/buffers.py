@@ -106,10 +106,20 @@ def check_strategy(strategy: str) -> None:
 
 
 def plan_loads(
-    layout: Layout, starts: Ints, stops: Ints, *, memory_bytes: int, strategy: str = AUTO, device: Device | None = None
+    layout: Layout,
+    starts: Ints,
+    stops: Ints,
+    *,
+    memory_bytes: int,
+    strategy: str = AUTO,
+    device: Device | None = None,
+    plain_layout: Layout | None = None,
 ) -> BufferPlan | Refusal:
-    """Buffers for loads, one row per load; a refusal where none would be better than reading each load."""
-    plain = count_traffic(starts, stops, layout)
+    """Buffers for loads, one row per load; a refusal where none would be better than reading each load.
+
+    `plain_layout` is the layout as it is read without buffers, if that differs.
+    """
+    plain = count_traffic(starts, stops, plain_layout or layout)
     return _plan(
         layout, (starts, stops), plain, memory_bytes, strategy, device or PRESETS["nvme"], _read_passes, writing=False
     )
@@ -174,6 +184,9 @@ def _plan(
         return Refusal("; ".join(reasons), plain)
     if strategy == AUTO and best.buffered_seconds > WORTH * best.plain_seconds:
         return Refusal("buffers would not be faster: each box is read or written in few pieces already", plain)
+    # A strategy that is named is for what it improves: the memory of useless buffers would be missing elsewhere.
+    if writing and best.buffered.seeks >= plain.seeks:
+        return Refusal("buffers would not save a seek: each chunk is written in one piece already", plain)
     return best
 
 

@@ -64,9 +64,10 @@ def _ends(graph: Graph, links: Sequence[Link]) -> list[list[Key]]:
     places = {link.key: place for place, link in enumerate(links)}
     ends: list[list[Key]] = [[] for _ in links]
     for key, node in graph.items():
-        if not node.dependencies or places.keys().isdisjoint(node.dependencies):
+        uses = node.dependencies
+        if not uses or places.keys().isdisjoint(uses):
             continue
-        needed = [one for one in node.dependencies if not isinstance(graph.get(one), DataNode)]
+        needed = uses if len(uses) == 1 else [one for one in uses if not isinstance(graph.get(one), DataNode)]
         if all(one in places for one in needed):
             ends[max(places[one] for one in needed)].append(key)
     return ends
@@ -74,8 +75,11 @@ def _ends(graph: Graph, links: Sequence[Link]) -> list[list[Key]]:
 
 def _held(graph: Graph, keys: set[Key], links: Sequence[Link], ends: Sequence[Sequence[Key]]) -> int:
     """The most bytes of loads that wait for loads of later buffers, in the order of the chain."""
+    if len(links) < 2:
+        return 0
     users = dependents_of(graph)
-    joins = [[(key, _joins(graph, key, users, keys) if key in users else []) for key in some] for some in ends]
+    known: dict[Key, bool] = {}
+    joins = [[(key, _joins(graph, key, users, keys, known) if key in users else []) for key in some] for some in ends]
     last: dict[Key, int] = {}
     for place, some in enumerate(joins):
         for _, found in some:
@@ -91,13 +95,17 @@ def _held(graph: Graph, keys: set[Key], links: Sequence[Link], ends: Sequence[Se
     return int(np.cumsum(change).max(initial=0))
 
 
-def _joins(graph: Graph, key: Key, users: dict[Key, list[Key]], keys: set[Key]) -> list[Key]:
-    """The tasks that combine what becomes of a load with something else."""
+def _joins(graph: Graph, key: Key, users: dict[Key, list[Key]], keys: set[Key], known: dict[Key, bool]) -> list[Key]:
+    """The tasks that combine what becomes of a load with something else; `known` is for layers that reduce."""
     found, waiting = [], [key]
     while waiting:
         key = waiting.pop()
         # What is left of a load after the first step of a reduction is small.
-        if _reduces(graph[key]):
+        layer = (key[0], type(graph[key])) if type(key) is tuple else key
+        if layer not in known:
+            # The tasks of one layer are alike.
+            known[layer] = _reduces(graph[key])
+        if known[layer]:
             continue
         for user in users.get(key, ()):
             # What the caller asked for is kept in any case.

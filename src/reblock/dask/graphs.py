@@ -77,15 +77,25 @@ def settled_graph(dsk: Mapping[Any, Any], keys: Collection[Key]) -> Graph:
     graph: Graph = dict(ensure_dict(dsk))
     if not all(isinstance(node, GraphNode) for node in graph.values()):
         graph = convert_legacy_graph(graph)
-    wanted, users = set(keys), dependents_of(graph)
-    for key, node in list(graph.items()):
-        if type(node) is not Alias:
-            continue
-        (target,) = node.dependencies
-        if target not in wanted and target in graph and len(users[target]) == 1 and type(graph[target]) is Task:
-            task = graph.pop(target)
+    wanted = set(keys)
+    targets = {key: next(iter(node.dependencies)) for key, node in graph.items() if type(node) is Alias}
+    uses = _count_uses(graph, set(targets.values()) - wanted)
+    for key, target in targets.items():
+        task: Any = graph.get(target)
+        if uses.get(target) == 1 and type(task) is Task:
+            del graph[target]
             graph[key] = Task(key, task.func, *task.args, **task.kwargs)
     return graph
+
+
+def _count_uses(graph: Graph, keys: set[Key]) -> dict[Key, int]:
+    """How many nodes use each of some nodes."""
+    found = dict.fromkeys(keys, 0)
+    if keys:
+        for node in graph.values():
+            for key in keys.intersection(node.dependencies):
+                found[key] += 1
+    return found
 
 
 def reachable(graph: Graph, keys: Iterable[Key]) -> list[Key]:
@@ -104,11 +114,15 @@ def reachable(graph: Graph, keys: Iterable[Key]) -> list[Key]:
         if key in entered:
             continue
         entered.add(key)
-        waiting.append((key, True))
         needed = [one for one in graph[key].dependencies if one not in entered and one in graph]
+        if not needed:
+            found.append(key)
+            continue
+        waiting.append((key, True))
         if len(needed) > 1:
             needed.sort(key=_by_name, reverse=True)
-        waiting.extend([(one, False) for one in needed])
+        for one in needed:
+            waiting.append((one, False))  # noqa: PERF401 - most lists have one element
     return found
 
 

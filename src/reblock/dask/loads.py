@@ -73,6 +73,8 @@ def find_loads(graph: Graph, keys: Collection[Key]) -> Loads:
     found, wanted = Loads(), set(keys)
     candidates = {key: node for key, node in graph.items() if type(node) is Task and node.func in SELECTORS}
     dependents: dict[Key, list[Key]] | None = None
+    # Only what a selection uses can be sliced; the users of all nodes are found only if that happens.
+    sliced = set().union(*(node.dependencies for node in candidates.values())).intersection(candidates)
     known: dict[int, DiskArray | None] = {}
     held: list[Any] = []
     arrays: dict[Any, LoadedArray] = {}
@@ -81,12 +83,12 @@ def find_loads(graph: Graph, keys: Collection[Key]) -> Loads:
         if origin is None:
             continue
         obj, disk, index, lock = origin
-        if dependents is None:
-            dependents = dependents_of(graph)
         end, bounds = key, _plain_bounds(index, disk.layout.shape)
-        if bounds is None or (key not in wanted and _is_sliced(graph, key, dependents)):
+        if bounds is None or (key in sliced and key not in wanted):
             selected = select_elements([range(n) for n in disk.layout.shape], index)
             if selected is not None:
+                if dependents is None:
+                    dependents = dependents_of(graph)
                 end, selected = _follow(graph, key, selected, dependents, wanted)
             bounds = None if selected is None or _is_sparse(selected) else _bounds(selected)
         if bounds is None:
@@ -147,12 +149,6 @@ def _plain_bounds(index: Any, shape: tuple[int, ...]) -> _Bounds | None:
         starts.append(one.start)
         stops.append(one.stop)
     return starts, stops, None
-
-
-def _is_sliced(graph: Graph, key: Key, dependents: dict[Key, list[Key]]) -> bool:
-    """Whether the only use of a load may be a slice of it."""
-    users = dependents.get(key, [])
-    return len(users) == 1 and getattr(graph[users[0]], "func", None) in SELECTORS
 
 
 def _follow(

@@ -91,7 +91,12 @@ def rewrite_loads(
 
 def _plan(array: LoadedArray, memory_bytes: int, strategy: str) -> BufferPlan | Refusal:
     return plan_loads(
-        array.disk.layout, array.starts, array.stops, memory_bytes=max(memory_bytes, 1), strategy=strategy
+        array.disk.layout,
+        array.starts,
+        array.stops,
+        memory_bytes=max(memory_bytes, 1),
+        strategy=strategy,
+        plain_layout=array.disk.plain_layout,
     )
 
 

@@ -50,6 +50,13 @@ class DiskArray:
     """A path that leads to the same elements; None if they must be read through the object."""
     files: Files = field(default_factory=list)
     """The state of the files that describe it, when it was found."""
+    whole_chunks: bool = False
+    """Whether the object itself reads whole chunks, even if these are not encoded."""
+
+    @property
+    def plain_layout(self) -> Layout:
+        """The layout for counting what the object reads without buffers."""
+        return replace(self.layout, partial_reads=False) if self.whole_chunks else self.layout
 
 
 class BufferSource:
@@ -123,7 +130,8 @@ def _find(obj: Any) -> DiskArray | None:
     mapped = isinstance(obj, np.memmap) and obj.filename is not None
     if not mapped and not names & {("h5py", "Dataset"), ("zarr", "Array")}:
         return None
-    return _of_store(open_array(obj, None, ()).store, obj)
+    found = _of_store(open_array(obj, None, ()).store, obj)
+    return replace(found, whole_chunks=True) if ("zarr", "Array") in names else found
 
 
 def _of_store(store: Store, obj: Any) -> DiskArray:
