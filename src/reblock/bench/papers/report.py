@@ -8,6 +8,7 @@ from math import prod
 from reblock.bench.notify import Notify, silent
 from reblock.bench.papers.arrays import Cancelled, never
 from reblock.bench.papers.cases import run_cases
+from reblock.bench.papers.dask_io_run import check_dask_io, has_dask, run_dask_io
 from reblock.bench.papers.dra import dra_tables
 from reblock.bench.papers.dra_run import run_dra, scaled_side
 from reblock.bench.papers.figures import CLUSTERED, CONFIGS_3500, CONFIGS_8000, MULTIPLE, SIZES_3500, SIZES_8000
@@ -34,7 +35,9 @@ from reblock.render.tables import Column, Table, shape, yes_no
 from reblock.units import format_count, parse_size
 
 #: Papers that can be selected.
-PAPERS = ("thesis", "drafts", "dra", "sarawagi")
+PAPERS = ("thesis", "drafts", "dra", "sarawagi", "dask-io")
+#: Papers whose experiments run whenever they are named; the last has no other tables.
+ALWAYS_RUN = ("sarawagi", "dask-io")
 #: The thesis' budgets; it used only the last for the large array.
 DEFAULT_BUDGETS = "4GB,8GB,256GB"
 _LARGE_BUDGET = 256 * 10**9
@@ -78,7 +81,7 @@ def reproduce(
         elif paper == "dra":
             notify("DRA: Tables 2 to 4")
             tables += dra_tables(device)
-        else:
+        elif paper == "sarawagi":
             notify("Sarawagi: Figures 3 to 5")
             tables += sarawagi_tables()
     return tables
@@ -104,6 +107,8 @@ def check_run(papers: Sequence[str], scale: int, cases: int, repeats: int) -> No
         scaled_side(scale)
     if "sarawagi" in wanted:
         check_sarawagi_scale(scale)
+    if "dask-io" in papers:
+        check_dask_io(scale)
     if cases < 0:
         raise UsageError(f"the number of cases must be at least 0, not {cases}")
     if repeats < 1:
@@ -124,7 +129,8 @@ def execute(
 ) -> list[Table]:
     """The papers' experiments on this machine: the thesis' configurations and random cases, accesses of the others.
 
-    Files are made in `folder` and removed again, also after an interruption. The drafts' examples are not run.
+    Files are made in `folder` and removed again, also after an interruption. The drafts' examples are not run. Without
+    dask, the experiments on Dask IO are left out unless they are named.
     """
     check_run(papers, scale, cases, repeats)
     wanted = check_papers(papers)
@@ -146,6 +152,8 @@ def execute(
         tables += run_dra(scale=scale, folder=folder, device=device, notify=notify, cancelled=cancelled)
     if "sarawagi" in wanted:
         tables += run_sarawagi(scale=scale, folder=folder, device=device, notify=notify, cancelled=cancelled)
+    if "dask-io" in wanted and (papers or has_dask()):
+        tables += run_dask_io(scale=scale, folder=folder, repeats=repeats, notify=notify, cancelled=cancelled)
     return tables
 
 

@@ -75,15 +75,18 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
       reblock bench papers
       reblock bench papers thesis --device hdd
       reblock bench papers sarawagi
+      reblock bench papers dask-io --scale 25 --repeat 1
       reblock bench papers --run --dir /data --csv tables/
     """,
 )
-@click.argument("paper", metavar="[thesis|drafts|dra|sarawagi]", required=False)
+@click.argument("paper", metavar="[thesis|drafts|dra|sarawagi|dask-io]", required=False)
 @click.option("--memory", metavar="SIZES", help="Budgets at full size.  [default: 4GB,8GB,256GB]")
 @click.option(
     "--device", "device_name", metavar="DEVICE", help="Price plans on a preset or a file from `bench device`."
 )
-@click.option("--run", is_flag=True, help="Also run the experiments on disk; `sarawagi` by name always runs.")
+@click.option(
+    "--run", is_flag=True, help="Also run the experiments on disk; `sarawagi` and `dask-io` by name always run."
+)
 @click.option("--scale", metavar="N", type=int, default=5, show_default=True, help="With --run: divide lengths by N.")
 @click.option(
     "--dir", "folder", metavar="DIR", help="With --run: where files are made.  [default: the temporary folder]"
@@ -134,7 +137,7 @@ def papers(
     if tables is not None:
         _make(tables)
     found = bench_papers.reproduce(wanted, memory=budgets, device=found_device, notify=_notify())
-    if run or paper == "sarawagi":
+    if run or paper in bench_papers.ALWAYS_RUN:
         with stoppable() as cancelled:
             found += bench_papers.execute(
                 wanted,
