@@ -180,7 +180,7 @@ def test_too_little_memory_is_told(tmp_path: Path) -> None:
     assert any("needs at least" in note for note in advice.notes)
 
 
-@pytest.mark.parametrize("name", ["x.npy", "x y.zarr", "x.h5", "folder"])
+@pytest.mark.parametrize("name", ["x.npy", "x y.zarr", "x.h5", "y.h5::/a/t2m", "y.zarr::a/t2m", "folder"])
 def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.arange(40 * 40 * 8, dtype="<f4").reshape(40, 40, 8))
@@ -196,7 +196,10 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert result.exit_code == 0, result.output
         assert reblock.open(words[3]).chunks == advice.best.chunks
         assert reblock.verify("a.npy", words[3]).equal
-    assert words[3].rstrip("/").rpartition(".")[0].endswith("-chunked-2") or words[3].endswith("-chunked-2/")
+        # A program that knows the array by its name finds it again.
+        assert words[3].partition("::")[2] == reblock.open(source).store.location.partition("::")[2].strip("/")
+    made = words[3].partition("::")[0]
+    assert made.rstrip("/").rpartition(".")[0].endswith("-chunked-2") or made.endswith("-chunked-2/")
 
 
 # ---------------------------------------------------------------- mistakes

@@ -302,7 +302,7 @@ def _command(advice: Advice, subject: Subject, memory: str | int | None) -> str:
             words += ["--chunk-order", ",".join(map(str, advice.order))]
     if memory is not None:
         words += ["--memory", str(memory)]
-    named = subject.format.suffixes and words[3].endswith(subject.format.suffixes[0])
+    named = subject.format.suffixes and Location.parse(words[3]).path.endswith(subject.format.suffixes[0])
     if not named or subject.format.name == "zarr2":
         words += ["--to", subject.format.name]
     return shlex.join(words)
@@ -315,9 +315,12 @@ def _target(subject: Subject) -> str:
     stem = f"{stem}-{where.inner.replace('/', '-')}" if where.inner else stem
     ending = (*subject.format.suffixes, ending)[0] if subject.format.suffixes else ""
     tail = "" if subject.format.suffixes else "/"
+    # Programs find the array under the name that they know, if the format is one that has such names.
+    same = subject.array is not None and subject.array.store.format == subject.format.name
+    inner = f"::{where.inner}" if where.inner and same else ""
     number = 1
     while True:
         path = f"{stem}-chunked{'' if number == 1 else f'-{number}'}{ending}{tail}"
         if "://" in path or not exists(LOCAL, path.rstrip("/")):
-            return path
+            return path + inner
         number += 1
