@@ -106,3 +106,12 @@ def test_mistakes(source: str, tmp_path: Path, options: dict[str, Any], message:
     with pytest.raises(UsageError, match=message):
         reblock.plan(source, str(tmp_path / "y.zarr"), **options)
     assert not (tmp_path / "y.zarr").exists()
+
+
+@pytest.mark.parametrize("shape", [(), (0, 5), (3, 0)], ids=str)
+def test_nothing_to_choose(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """An array without axes or elements needs no accesses, and is not refused because of them."""
+    np.save(tmp_path / "e.npy", np.zeros(shape, "f4"))
+    asked = {"chunks": "auto", "access": "cubes", "shards": "auto", "chunk_order": "auto"}
+    reblock.repartition(tmp_path / "e.npy", tmp_path / "e.zarr", **asked)
+    assert reblock.verify(tmp_path / "e.npy", tmp_path / "e.zarr")

@@ -61,11 +61,15 @@ class ChunkChooser:
     ) -> ChunkChooser:
         """The chooser for a target of a format, with its axes and codec."""
         limits = ChunkLimits() if format is None else limits_of(format, codec)
-        pattern = find_pattern(access, None, axes)
+        # Without elements there is nothing to read.
+        pattern = find_pattern(access, None, axes) if prod(axes.shape) else None
         return cls(pattern, axes.shape, itemsize, limits, find_device(device), str(codec or ""))
 
     def chunks(self, cuts: Sequence[Cut | str], shards: Sequence[int] | None) -> tuple[tuple[Cut, ...], str]:
         """Chunks with `auto` filled in, and a remark on them; shards are made of whole chunks."""
+        if not self.shape or not prod(self.shape):
+            whole = zip(cuts, self.shape, strict=True)
+            return tuple(max(n, 1) if isinstance(cut, str) else cut for cut, n in whole), "there is nothing to choose"
         if self.pattern is None:
             raise UsageError(f"chunks are chosen for accesses: give {option('access')}")
         if AUTO not in cuts:
@@ -111,6 +115,8 @@ class ChunkChooser:
 
     def order(self, chunks: Sequence[int], shards: Sequence[int] | None) -> str:
         """The order of chunks with the least span (Lemma 2), as text; "" for the usual one."""
+        if not prod(self.shape):
+            return ""
         if self.pattern is None:
             raise UsageError(f"{option('chunk_order', AUTO)} is chosen for accesses: give {option('access')}")
         best = ChunkGrid.of(self.pattern, self.shape, chunks, shards).best_axes()
