@@ -403,3 +403,30 @@ def test_disks_apart_from_the_source(tmp_path: Path, disks: list[Path]) -> None:
     inside = next(disks[1].glob("vol.*"))
     with pytest.raises(UsageError, match="overlap"):
         reblock.repartition(f"{tmp_path}/vol/", f"{inside}/new/", chunks=(5, 5, 5), allow_external=disks)
+
+
+def test_a_name_that_is_taken_on_a_disk(tmp_path: Path, disks: list[Path]) -> None:
+    """Somebody takes the name of a folder of blocks while the run works: nothing of theirs is read or removed."""
+    array = save(tmp_path)
+    job = reblock.plan(tmp_path / "a.npy", f"{tmp_path}/vol/", chunks=(3, 4, 2), disks=disks)
+    taken: list[Path] = []
+
+    def progress(_done: int, _total: int) -> None:
+        if not taken and (found := reblock.status(f"{tmp_path}/vol/")) is not None:
+            taken.append(Path(found.disks[1]))
+            taken[0].mkdir()
+            (taken[0] / "0_0_1.npy").write_text("theirs")
+
+    with pytest.raises(FormatError, match="move it away"):
+        reblock.run(job, progress=progress)
+    with pytest.raises(FormatError, match="remove the folder"):
+        reblock.open(f"{tmp_path}/vol/", disks=disks)
+    assert (taken[0] / "0_0_1.npy").read_text() == "theirs"
+    taken[0].rename(tmp_path / "away")
+    # Readable before and after the next command ends the run, also by those who opened it before.
+    opened = reblock.open(f"{tmp_path}/vol/", disks=disks)
+    assert same_bits(opened[...], array)
+    reblock.resume(f"{tmp_path}/vol/")
+    assert same_bits(opened[...], array)
+    assert same_bits(reblock.open(f"{tmp_path}/vol/", disks=disks)[...], array)
+    assert all(not name.startswith(".") for disk in disks for name in os.listdir(disk))
