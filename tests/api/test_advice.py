@@ -202,6 +202,20 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert made.rstrip("/").rpartition(".")[0].endswith("-chunked-2") or made.endswith("-chunked-2/")
 
 
+def test_the_command_names_the_disks_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.arange(40 * 40 * 8, dtype="<f4").reshape(40, 40, 8))
+    for disk in ("disk 1", "disk 2"):
+        (tmp_path / disk).mkdir()
+    reblock.repartition("a.npy", "folder/", chunks=(1, 40, 8), disks="disk 1,disk 2")
+    allowed = ["disk 1", "disk 2"]
+    advice = reblock.advise("folder/", access="time-series", block_size="64:4KiB", allow_external=allowed)
+    words = shlex.split(advice.command)
+    result = CliRunner().invoke(application, words[1:])
+    assert result.exit_code == 0, result.output
+    assert reblock.verify("a.npy", words[3]).equal
+
+
 # ---------------------------------------------------------------- mistakes
 @pytest.mark.parametrize(
     ("changes", "message"),

@@ -29,6 +29,7 @@ from reblock.storage import registry
 from reblock.storage.location import Location, Where
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
+from reblock.storage.roots import FileRoots
 from reblock.units import format_size, parse_size
 
 #: The least bytes of a chunk, unless a smaller size is asked for, and that size over the least one.
@@ -302,10 +303,18 @@ def _command(advice: Advice, subject: Subject, memory: str | int | None) -> str:
             words += ["--chunk-order", ",".join(map(str, advice.order))]
     if memory is not None:
         words += ["--memory", str(memory)]
+    for folder in _allowed(subject):
+        words += ["--allow-external", folder]
     named = subject.format.suffixes and Location.parse(words[3]).path.endswith(subject.format.suffixes[0])
     if not named or subject.format.name == "zarr2":
         words += ["--to", subject.format.name]
     return shlex.join(words)
+
+
+def _allowed(subject: Subject) -> tuple[str, ...]:
+    """Folders from which parts of the array are read."""
+    roots = None if subject.array is None else subject.array.store.roots
+    return roots.allowed if isinstance(roots, FileRoots) else ()
 
 
 def _target(subject: Subject) -> str:
