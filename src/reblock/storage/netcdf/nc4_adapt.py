@@ -56,6 +56,11 @@ def adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
     if type_code(dtype) is None:
         raise UsageError(f"NetCDF cannot hold this type: {dtype} is not one of {_HELD}")
     attributes, notes = adapt_attributes(schema.attributes, dtype, classic=False)
+    if schema.netcdf and not schema.codec and dtype.newbyteorder("<") != dtype:
+        # NetCDF-3 has no other byte order, so nobody has chosen it.
+        dtype = dtype.newbyteorder("<")
+        schema = replace(schema, dtype=dtype)
+        notes.append(f"byte order became little-endian: in NetCDF-3, {dtype} is always big-endian")
     fill = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
     if fill is None:
         fill = schema.fill_value
@@ -69,7 +74,6 @@ def adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
         held,
         attributes=attributes,
         axes=schema.axes,
-        netcdf=True,
         notes=tuple(dict.fromkeys((*held.notes, *notes, *more))),
     )
 
