@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import nibabel
 import numpy as np
 import pytest
@@ -115,6 +116,21 @@ def _minc(name: str) -> Callable[[Path], str]:
     return make
 
 
+def _netcdf(kind: str, **options: Any) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        with netCDF4.Dataset(folder / "x.nc", "w", format=kind) as file:
+            file.createDimension("y", None)
+            file.createDimension("x", 8)
+            file.title = "a file"
+            dataset = file.createVariable("v", "i4", ("y", "x"), fill_value=7, **options)
+            dataset.units = "K"
+            dataset[:] = SAMPLE
+            file.createVariable("y", "i2", ("y",))[:] = np.arange(8)
+        return "x.nc::v"
+
+    return make
+
+
 CHUNKED = {"chunks": (4, 4)}
 READERS: dict[str, Callable[[Path], str]] = {
     "npy": _npy,
@@ -136,6 +152,9 @@ READERS: dict[str, Callable[[Path], str]] = {
     "tiff-zlib": _tiff(chunks=(1, 16, 16), codec="predictor+zlib:1"),
     "tiff-lzw": _tiff(codec="lzw"),
     "tiff-ome": _tiff("x.ome.tif"),
+    "netcdf3": _netcdf("NETCDF3_CLASSIC"),
+    "netcdf3-cdf5": _netcdf("NETCDF3_64BIT_DATA"),
+    "netcdf": _netcdf("NETCDF4", zlib=True, chunksizes=(4, 4)),
     "hdf5-contiguous": _hdf5(),
     "hdf5-chunked": _hdf5(**CHUNKED),
     "hdf5-gzip": _hdf5(**CHUNKED, compression="gzip"),

@@ -91,7 +91,8 @@ def _restore(name: str, value: Any, kind: Any) -> Any:
         return value
     if "shape" in kind:
         return array
-    return np.bytes_(array.item()) if dtype.kind == "S" else array[()]
+    # Text of NetCDF may end in NUL characters, which numpy's elements would drop.
+    return np.bytes_(value.encode()) if dtype.kind == "S" else array[()]
 
 
 def _numbers(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
@@ -110,6 +111,8 @@ def _numbers(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.
     with np.errstate(all="ignore"):
         found = np.array(flat, dtype)
     for one, other in zip(found.tolist(), flat, strict=True):
+        if dtype.kind == "S" and isinstance(other, bytes) and one == other.rstrip(b"\0"):
+            continue
         if one != other and (one == one or other == other):  # noqa: PLR0124 - NaN
             raise ValueError
     return found
@@ -129,6 +132,8 @@ def _refuse(value: Any) -> bytes:
 
 def _same(one: Any, other: Any) -> bool:
     """Whether a value survived, its type included; numpy's plain scalars count as Python's."""
+    if isinstance(one, bytes) and isinstance(other, bytes):
+        return one == other
     if isinstance(one, np.ndarray | np.generic) or isinstance(other, np.ndarray | np.generic | bytes):
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype and not (first.dtype.kind == second.dtype.kind == "S"):

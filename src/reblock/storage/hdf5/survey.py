@@ -10,9 +10,10 @@ from typing import Any
 
 from reblock.errors import FormatError, ReblockError
 from reblock.storage.hdf5.file import FAILURES, library, parts_of, resolve
-from reblock.storage.hdf5.metadata import facts_of, read_attributes
+from reblock.storage.hdf5.metadata import facts_of, read_attributes, read_record
 from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.hdf5.sandbox.wire import pack
+from reblock.storage.hdf5.table_facts import table_facts
 
 #: The most objects that are described.
 MANY_NODES = 100_000
@@ -35,7 +36,7 @@ def survey(file: Any, shown: str, inner: str) -> list[dict[str, Any]]:
     todo = deque([("", top)])
     while todo:
         name, here = todo.popleft()
-        nodes.append({"name": name, "kind": "group", **_attributes(here)})
+        nodes.append({"name": name, "kind": "group", "record": read_record(here), **_attributes(here)})
         for child in _members(here):
             path = f"{name}/{child}" if name else child
             if len(nodes) + len(todo) > MANY_NODES or path.count("/") > _DEEPEST:
@@ -69,14 +70,14 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 def _dataset(dataset: Any, where: str) -> dict[str, Any]:
     """A dataset: its facts, or why there are none; and its scales by their addresses."""
-    found: dict[str, Any] = {"facts": None, "why": "", "shape": dataset.shape, "type": str(dataset.dtype)[:200]}
+    found: dict[str, Any] = {"facts": None, "table": None, "why": "", "shape": dataset.shape, "chunks": dataset.chunks}
     try:
         load_plugins(dataset, where)
-        found["facts"] = facts_of(dataset, where)
+        found["table"] = table_facts(dataset)
+        found["facts"] = facts_of(dataset, where) if found["table"] is None else None
     except ReblockError as error:
         found["why"] = error.message.removeprefix(f"{where}: ").removeprefix(f"{where} ")
     found["unlimited"] = [limit is None for limit in dataset.maxshape or ()]
-    found["text"] = library().check_string_dtype(dataset.dtype) is not None and dataset.dtype.hasobject
     try:
         found["scales"] = _scales(dataset)
     except FAILURES:

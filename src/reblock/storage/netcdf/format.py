@@ -27,12 +27,14 @@ from reblock.storage.hdf5.file import failures, parts_of, signature_offset
 from reblock.storage.hdf5.format import FORMAT as HDF5
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store
+from reblock.storage.hdf5.tree import Hdf5Tree
+from reblock.storage.hdf5.tree_writing import commit_tree, write_rows
 from reblock.storage.library import LibraryArray
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import read_head
 from reblock.storage.netcdf.classic_format import VARIABLE, ClassicFormat, choose_variable
 from reblock.storage.netcdf.library import open_with_netcdf4
-from reblock.storage.netcdf.marks import PROPERTIES
+from reblock.storage.netcdf.marks import PROPERTIES, dataset_name, number_dimensions
 from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
 from reblock.storage.netcdf.nc4_create import create_file
 from reblock.storage.netcdf.nc4_tree import Survey, read_survey
@@ -84,7 +86,7 @@ class NetcdfTree:
 
     @property
     def record(self) -> Record:
-        return NO_RECORD
+        return self.survey.record
 
     def array(self, name: str) -> Store:
         if name not in self.tree.arrays:
@@ -96,8 +98,13 @@ class NetcdfTree:
         store.schema = replace(schema, notes=tuple(dict.fromkeys((*schema.notes, *_library_notes(store)))))
         return _named(store, self.path, f"{self.inner}/{name}" if self.inner else name)
 
-    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:  # noqa: ARG002 - as the protocol says
-        raise UsageError(f"{self.location}: {show(name)} cannot be read in rows")
+    def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:
+        table = self.tree.tables.get(name)
+        if table is None:
+            raise UsageError(f"{self.location}: there is no table {show(name)}")
+        stored = self.survey.datasets[name]
+        as_hdf5 = Hdf5Tree(self.path, "", Tree(tables={stored: table}), NO_RECORD, self.roots)
+        return as_hdf5.rows(stored, start, stop, limit_bytes)
 
 
 def _library_notes(store: Hdf5Store) -> list[str]:
@@ -207,27 +214,35 @@ class NetcdfFormat:
     def write_rows(
         self,
         path: str,
-        inner: str,  # noqa: ARG002 - there are no tables, here and below
+        inner: str,
         name: str,
-        tree: Tree,  # noqa: ARG002
-        start: int,  # noqa: ARG002
-        rows: npt.NDArray[Any],  # noqa: ARG002
+        tree: Tree,
+        start: int,
+        rows: npt.NDArray[Any],
         *,
-        medium: Medium = LOCAL,  # noqa: ARG002
+        medium: Medium = LOCAL,
     ) -> None:
-        raise UsageError(f"{path}: NetCDF files of reblock cannot hold {show(name)}")
+        """Write rows of text."""
+        _require_local(path, medium)
+        stored = dataset_name(number_dimensions(tree), name, tree.tables[name])
+        write_rows(path, inner, stored, Tree(tables={stored: tree.tables[name]}), start, rows)
 
     def commit_tree(
         self,
         path: str,
-        inner: str,  # noqa: ARG002 - everything is complete since its creation
-        tree: Tree,  # noqa: ARG002
-        records: Mapping[str, Record],  # noqa: ARG002
-        record: Record = NO_RECORD,  # noqa: ARG002
+        inner: str,
+        tree: Tree,
+        records: Mapping[str, Record],
+        record: Record = NO_RECORD,
         *,
         medium: Medium = LOCAL,
     ) -> None:
-        medium.sync(path)
+        """Write the records of tables and of the whole; everything else is there since the creation."""
+        _require_local(path, medium)
+        places = number_dimensions(tree)
+        stored = {name: dataset_name(places, name, table) for name, table in tree.tables.items() if not table.why}
+        tables = {stored[name]: tree.tables[name] for name in stored}
+        commit_tree(path, inner, Tree(tables=tables), {stored[n]: records[n] for n in stored if n in records}, record)
         medium.sync_name(path)
 
 

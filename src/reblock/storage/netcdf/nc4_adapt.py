@@ -12,7 +12,7 @@ import numpy as np
 from reblock.errors import UsageError
 from reblock.geometry.grid import Cut
 from reblock.model.codec import Codec
-from reblock.model.dataset import Dimension, GroupSchema, Tree
+from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree
 from reblock.model.schema import Schema
 from reblock.storage.conventions import FILL_VALUE, fill_attribute
 from reblock.storage.hdf5.adapt import USUAL, adapt_schema
@@ -97,35 +97,28 @@ def adapt_tree(tree: Tree, asked: Collection[str]) -> Tree:
     check_names(tree, "NetCDF", refused=_refused)
     notes = list(tree.notes)
     arrays, refused = adapt_arrays(tree, adapt_variable, asked)
-    groups = with_parents(tree.groups, [*arrays])
+    groups = with_parents(tree.groups, [*arrays, *(name for name, table in tree.tables.items() if not table.why)])
     dimensions: dict[str, dict[str, Dimension]] = {}
     for name, group in groups.items():
         dimensions[name] = {axis: one for axis, one in group.dimensions.items() if usable_axes((axis,))}
         lost = [axis for axis in group.dimensions if axis not in dimensions[name]]
         notes += [f"dimension {axis!r} is not kept: NetCDF needs a name {name_problem(axis)}" for axis in lost]
+    tables = {name: _adapt_table(table, notes) for name, table in tree.tables.items()}
+    held = {name: table for name, table in tables.items() if not table.why}
     named = {name: _named(name, schema, tree.arrays[name].chunks, dimensions) for name, schema in arrays.items()}
+    for name, table in held.items():
+        tables[name] = replace(table, axes=_axes(name, table, dimensions)[0])
     kept: dict[str, GroupSchema] = {}
     for name, group in groups.items():
         attributes, more = adapt_attributes(group.attributes, None, classic=False)
         kept[name] = GroupSchema(attributes, dimensions[name])
         notes += more
-    tables = {
-        name: table if table.why else replace(table, why=f"NetCDF files of reblock have no {table.kind}")
-        for name, table in tree.tables.items()
-    }
     return Tree(kept, named, {**tables, **refused}, tuple(dict.fromkeys(notes)))
 
 
 def _named(name: str, schema: Schema, wanted: tuple[Cut, ...], dimensions: dict[str, dict[str, Dimension]]) -> Schema:
     """The array with a dimension for each axis; those that are not there yet are added to its group."""
-    group = name.rpartition("/")[0]
-    visible: dict[str, Dimension] = {}
-    for above in (*parents(name),):
-        visible.update(dimensions[above])
-    axes, notes = name_axes(schema, visible)
-    for axis, length in zip(axes or (), schema.shape, strict=True):
-        if axis not in visible:
-            dimensions[group][axis] = visible[axis] = Dimension(length)
+    axes, notes, visible = _axes(name, schema, dimensions)
     # Chunks may be longer than an axis that will grow.
     chunks = tuple(
         cut if visible[axis].unlimited and isinstance(cut, int) and cut > length else chunk
@@ -134,6 +127,34 @@ def _named(name: str, schema: Schema, wanted: tuple[Cut, ...], dimensions: dict[
     if prod(chunk for chunk in chunks if isinstance(chunk, int)) * schema.dtype.itemsize <= _GROWING_BYTES:
         schema = replace(schema, chunks=chunks)
     return replace(schema, axes=axes, notes=tuple(dict.fromkeys((*schema.notes, *notes))))
+
+
+def _axes(
+    name: str, schema: Schema | TableSchema, dimensions: dict[str, dict[str, Dimension]]
+) -> tuple[tuple[str, ...] | None, list[str], dict[str, Dimension]]:
+    """Names for the axes of an array, notes, and all dimensions that it sees."""
+    visible: dict[str, Dimension] = {}
+    for above in parents(name):
+        visible.update(dimensions[above])
+    axes, notes = name_axes(schema, visible)
+    for axis, length in zip(axes or (), schema.shape, strict=True):
+        if axis not in visible:
+            dimensions[name.rpartition("/")[0]][axis] = visible[axis] = Dimension(length)
+    return axes, notes, visible
+
+
+def _adapt_table(table: TableSchema, notes: list[str]) -> TableSchema:
+    """Text, which NetCDF-4 calls string; other types of users are not written."""
+    attributes, more = adapt_attributes(table.attributes, None, classic=False)
+    if table.why:
+        return table
+    notes += more
+    if table.kind != "text":
+        return replace(table, why=f"NetCDF files of reblock have no variables of type {table.kind}")
+    chunks = table.chunks if table.shape else None
+    if chunks is not None:
+        chunks = tuple(min(cut, max(length, 1)) for cut, length in zip(chunks, table.shape, strict=True))
+    return replace(table, attributes=attributes, chunks=chunks)
 
 
 def _refused(part: str) -> str:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from reblock.errors import DiskError, StorageError, TargetExistsError
-from reblock.model.dataset import Tree
+from reblock.model.dataset import TableSchema, Tree
+from reblock.model.schema import Schema
 from reblock.storage.hdf5.create import make_dataset
 from reblock.storage.hdf5.file import failures, library, open_file, parts_of
 from reblock.storage.media.files import disk_errors
@@ -63,39 +64,54 @@ def _fill_file(file: Any, inner: str, tree: Tree) -> None:
             parent, _, last = name.rpartition("/")
             groups[name] = _new_group(groups[parent], last)
     places = number_dimensions(tree)
-    coordinates = {name for name, schema in tree.arrays.items() if is_coordinate(places, name, schema)}
+    variables: dict[str, Schema | TableSchema] = {
+        **tree.arrays,
+        **{name: table for name, table in tree.tables.items() if not table.why},
+    }
+    coordinates = {name for name, schema in variables.items() if is_coordinate(places, name, schema)}
     scales: dict[str, Any] = {
         path: make_phantom(groups[place.group], place) for path, place in places.items() if path not in coordinates
     }
     made: dict[str, Any] = {}
-    for name, schema in tree.arrays.items():
+    for name, schema in variables.items():
         group = name.rpartition("/")[0]
         found = [_found(places, group, axis) for axis in schema.axes or ()]
-        unlimited = [place.dimension.unlimited for place in found]
-        stored = dataset_name(places, name, schema)
-        dataset, _ = make_dataset(
-            groups[group], stored.rpartition("/")[2], schema, unlimited=tuple(unlimited), ordered=True
-        )
-        made[name] = dataset
+        last = dataset_name(places, name, schema).rpartition("/")[2]
+        made[name] = _new_variable(groups[group], last, schema, tuple(one.dimension.unlimited for one in found))
         if name in coordinates:
-            make_scale(dataset, places[name])
-            scales[name] = dataset
+            make_scale(made[name], places[name])
+            scales[name] = made[name]
             if len(found) > 1:
-                write_coordinates(dataset, [place.number for place in found])
+                write_coordinates(made[name], [place.number for place in found])
     for path, scale in scales.items():
         write_number(scale, places[path])
-    for name, schema in tree.arrays.items():
+    for name, schema in variables.items():
         if name not in coordinates:
             group = name.rpartition("/")[0]
             attach(made[name], [scales[_found(places, group, axis).path] for axis in schema.axes or ()])
-    _write_all_values(tree, groups, made)
-
-
-def _write_all_values(tree: Tree, groups: dict[str, Any], made: dict[str, Any]) -> None:
-    for name, group in tree.groups.items():
-        write_values(groups[name], group.attributes)
-    for name, schema in tree.arrays.items():
+    for name, one in tree.groups.items():
+        write_values(groups[name], one.attributes)
+    for name, schema in variables.items():
         write_values(made[name], schema.attributes)
+
+
+def _new_variable(group: Any, name: str, schema: Schema | TableSchema, unlimited: tuple[bool, ...]) -> Any:
+    """The dataset of a variable; that of text is made by h5py, since HDF5 writes it anyway."""
+    if isinstance(schema, Schema):
+        return make_dataset(group, name, schema, unlimited=unlimited, ordered=True)[0]
+    chunks = schema.chunks
+    if any(unlimited) and chunks is None:
+        chunks = tuple(max(length, 1) for length in schema.shape)
+    limits = tuple(None if free else length for free, length in zip(unlimited, schema.shape, strict=True))
+    return group.create_dataset(
+        name,
+        shape=schema.shape,
+        dtype=library().string_dtype(),
+        chunks=chunks,
+        maxshape=limits if any(unlimited) else None,
+        track_times=False,
+        track_order=True,
+    )
 
 
 def _found(places: dict[str, SharedAxis], group: str, axis: str) -> SharedAxis:

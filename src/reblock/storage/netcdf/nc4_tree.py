@@ -11,20 +11,21 @@ import numpy as np
 from reblock.errors import FormatError, ReblockError
 from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema
-from reblock.storage.checks import check_shape
+from reblock.model.schema import NO_RECORD, Record, Schema
+from reblock.storage.checks import check_chunks, check_shape
 from reblock.storage.conventions import is_tie, tie_note
 from reblock.storage.hdf5.metadata import describe
 from reblock.storage.hdf5.sandbox.wire import unpack
+from reblock.storage.hdf5.tree import dtype_of
 from reblock.storage.netcdf.marks import (
     COORDINATES,
     DIMENSION_NUMBER,
     NOT_A_SCALE,
     PHANTOM,
-    PROPERTIES,
     SharedAxis,
     find_dimension,
 )
+from reblock.storage.records import record_from_json
 
 _SCALE = b"DIMENSION_SCALE"
 #: Why a variable that is shorter than its dimension cannot be read.
@@ -41,8 +42,8 @@ class Survey:
     """What it holds."""
     datasets: Mapping[str, str] = field(repr=False)
     """Paths of the datasets of variables, from the top of the file."""
-    marked: bool
-    """Whether the file has marks of NetCDF, beside dimension scales."""
+    record: Record
+    """The record of the run that made it."""
 
 
 class _Scale:
@@ -100,14 +101,11 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
     for node in nodes:
         if node["kind"] == "group":
             notes += _notes(node)
-    marked = (
-        PROPERTIES in values.get("", {}) or bool(phantoms) or any(DIMENSION_NUMBER in one for one in values.values())
-    )
     prefix = f"{inner}/" if inner else ""
     return Survey(
         Tree(groups, arrays, tables, tuple(notes)),
         {name: f"{prefix}{stored}" for stored, name in names.items()},
-        marked,
+        next((record_from_json(node["record"]) for node in nodes if node["name"] == ""), NO_RECORD),
     )
 
 
@@ -193,10 +191,29 @@ def _schema(
             if place is not None and place.dimension.length != found:
                 why = _SHORT.format(axis=axis, found=found, length=place.dimension.length)
     if schema is None or why:
-        kind = "text" if node["text"] else str(node["type"])
-        return TableSchema(shape, np.dtype(object), kind, attributes=attributes, axes=named, why=why)
+        return _table(node, shape, attributes, named, why, f"{path}::{node['name']}")
     axes = named if named or any(scales) else schema.axes
     return replace(schema, attributes=attributes, axes=axes, netcdf=True, notes=_kept_notes(schema.notes))
+
+
+def _table(
+    node: Mapping[str, Any],
+    shape: tuple[int, ...],
+    attributes: Mapping[str, Any],
+    axes: tuple[str, ...] | None,
+    why: str,
+    where: str,
+) -> TableSchema:
+    """A variable whose elements cannot be cut; with a reason, it cannot be read either."""
+    facts = node["table"]
+    if facts is None or why:
+        return TableSchema(shape, np.dtype("O"), "unknown", attributes=attributes, axes=axes, why=why or "unknown type")
+    kind = str(facts["kind"])
+    dtype = np.dtype("O") if kind == "text" else dtype_of(facts["dtype"], where)
+    shape = check_shape(shape, where=where, itemsize=dtype.itemsize)
+    cut = None if node["chunks"] is None else check_chunks(node["chunks"], shape, 1, where=where)
+    chunks = None if cut is None else tuple(int(n) for n in cut if isinstance(n, int))
+    return TableSchema(shape, dtype, kind, dict(facts["details"]), chunks, attributes, axes)
 
 
 def _kept_notes(notes: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,292 @@
+"""NetCDF files, whole and one variable, judged by the NetCDF library, ncdump and xarray."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray
+
+import reblock
+from netcdf_files import copy, differences
+from reblock.errors import FormatError, StorageError, UsageError
+from reblock.model.dataset import Dimension, GroupSchema, Tree
+from reblock.model.schema import Schema
+from reblock.storage import registry
+from reblock.storage.netcdf.classic import read_classic
+from reblock.storage.netcdf.format import FORMAT, FORMAT3
+from reblock.storage.zarr.format import FORMAT as ZARR
+from reblock.testing.arrays import noise, same_bits
+from reblock.testing.reference_io import read_array, write_array
+
+
+def make(path: Path, kind: str = "NETCDF4") -> None:
+    """A file with all kinds of dimensions, variables and attributes."""
+    with netCDF4.Dataset(path, "w", format=kind) as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 4)
+        file.createDimension("nv", 2)
+        file.createDimension("unused", 9)
+        file.title = "a file"
+        file.empty = ""
+        file.numbers = np.array([1, 2], "i2")
+        time = file.createVariable("time", "f8", ("time",))
+        time.units = "days since 2000-01-01"
+        pairs = file.createVariable("x", "f4", ("x", "nv"))
+        packed = file.createVariable("packed", "i2", ("time", "x"), fill_value=-9, zlib=kind == "NETCDF4")
+        packed.scale_factor = np.float32(0.5)
+        packed.valid_range = np.array([0, 100], "i2")
+        shadow = file.createVariable("nv", "i4", ("x",))
+        letters = file.createVariable("letters", "S1", ("x", "nv"))
+        scalar = file.createVariable("scalar", "f8", ())
+        for one in (packed, letters):
+            one.set_auto_maskandscale(False)
+        time[:], packed[:], pairs[:], shadow[:] = [1, 2, 3], np.arange(12).reshape(3, 4), 1.5, [1, 2, 3, 4]
+        letters[:], scalar[...] = np.array(list("abcdefgh"), "S1").reshape(4, 2), 7
+        if kind == "NETCDF4":
+            file.setncattr_string("strings", ["a", "bc"])
+            group = file.createGroup("deep")
+            group.createDimension("y", 3)
+            group.note = np.uint8(200)
+            inner = group.createVariable("w", ">f4", ("time", "y"), fletcher32=True, chunksizes=(1, 3), endian="big")
+            inner[:] = 1.5
+            words = file.createVariable("words", str, ("x",))
+            words[:] = np.array(["a", "", "日本", "d"], object)
+
+
+@pytest.mark.parametrize("ways", [[FORMAT], [ZARR, FORMAT], [FORMAT, FORMAT]], ids=["copy", "zarr", "twice"])
+def test_everything_comes_back(tmp_path: Path, ways: list[object]) -> None:
+    path = tmp_path / "a.nc"
+    make(path)
+    source, here, left_out = FORMAT, path, set()
+    for number, target in enumerate(ways):
+        there = tmp_path / f"{number}{'.zarr' if target is ZARR else '.nc'}"
+        tree = copy(source, here, target, there)
+        left_out |= {name for name, table in tree.tables.items() if table.why}
+        source, here = target, there
+    assert differences(path, here, left_out) == []
+    assert left_out <= {"words"}
+
+
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_netcdf3_comes_back(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.nc"
+    make(path, kind)
+    assert registry.detect(str(path)).name == "netcdf3"
+    copy(FORMAT3, path, FORMAT3, tmp_path / "b.nc")
+    copy(FORMAT3, path, ZARR, tmp_path / "b.zarr")
+    copy(ZARR, tmp_path / "b.zarr", FORMAT3, tmp_path / "c.nc")
+    copy(FORMAT, path, FORMAT, tmp_path / "d.nc")
+    for name in ("b.nc", "c.nc", "d.nc"):
+        assert differences(path, tmp_path / name) == [], name
+    assert read_classic(str(tmp_path / "b.nc")).record_axis == "time"
+    # The records of several variables are interleaved, each padded to four bytes.
+    store = FORMAT3.open(str(path), "packed")
+    assert store.layout.objects.counts == (3, 1)
+    offsets = [store.place((record, 0)).offset for record in range(3)]
+    assert offsets[1] - offsets[0] == offsets[2] - offsets[1] == 8 + 8
+
+
+def test_text_that_ends_in_nul_is_exact(tmp_path: Path) -> None:
+    tree = Tree({"": GroupSchema({"a": b"text\0", "b": b"", "c": b"\0", "d": b"x\0y"})})
+    for number, (target, name) in enumerate([(FORMAT3, "a.nc"), (ZARR, "a.zarr"), (FORMAT, "b.nc")]):
+        target.create_tree(str(tmp_path / name), "", target.adapt_tree(tree, ()))
+        target.commit_tree(str(tmp_path / name), "", tree, {})
+        tree = target.open_tree(str(tmp_path / name), "").tree
+        found = {key: bytes(value) for key, value in tree.groups[""].attributes.items()}
+        assert found == {"a": b"text\0", "b": b"", "c": b"\0", "d": b"x\0y"}, number
+
+
+def test_judges_read_what_was_written(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.nc", tmp_path / "b.nc"
+    make(path)
+    copy(FORMAT, path, FORMAT, other)
+    with xarray.open_dataset(path, engine="netcdf4") as one, xarray.open_dataset(other, engine="netcdf4") as two:
+        assert one.identical(two)
+        assert {name: two[name].dtype for name in two} == {name: one[name].dtype for name in one}
+    with xarray.open_dataset(path, engine="netcdf4") as one, xarray.open_dataset(other, engine="h5netcdf") as two:
+        assert list(two.variables)
+        assert one["packed"].identical(two["packed"])
+    if shutil.which("ncdump") is None:
+        pytest.skip("ncdump (Debian netcdf-bin) is not installed")
+    # The library lists variables in the order of their creation: text comes last here.
+    names = "time,x,packed,nv,letters,scalar"
+    command = ["ncdump", "-v", names]
+    runs = [subprocess.run([*command, one], capture_output=True, text=True, check=True) for one in (path, other)]
+    texts = [run.stdout.split("data:")[1] for run in runs]
+    assert texts[0] == texts[1]
+    header = subprocess.run(["ncdump", "-hs", other], capture_output=True, text=True, check=True).stdout
+    assert "time = UNLIMITED ; // (3 currently)" in header
+    assert "packed:_DeflateLevel = 4" in header
+    assert "_Netcdf4" not in header
+
+
+def test_one_variable_to_and_fro(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    make(path)
+    reblock.repartition(f"{path}::packed", tmp_path / "p.nc", chunks=(2, 2))
+    reblock.repartition(tmp_path / "p.nc", tmp_path / "p.nc3", to_format="netcdf3")
+    reblock.repartition(tmp_path / "p.nc3", tmp_path / "q.h5")
+    for name in ("p.nc", "p.nc3", "q.h5"):
+        assert reblock.verify(f"{path}::packed", tmp_path / name).equal, name
+        assert reblock.open(tmp_path / name).axes == ("time", "x")
+    with netCDF4.Dataset(tmp_path / "p.nc3") as file:
+        assert file.data_model == "NETCDF3_CLASSIC"
+        assert file["data"].scale_factor == np.float32(0.5)
+        assert file["data"].scale_factor.dtype == np.float32
+
+
+def test_a_netcdf_file_is_also_hdf5(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    make(path)
+    found = reblock.open(f"{path}::packed", format="hdf5")
+    assert found.axes == ("time", "x")
+    shutil.copy(path, tmp_path / "a.h5")
+    assert registry.detect(str(tmp_path / "a.h5")).name == "netcdf"
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["x"] = np.arange(3)
+    assert registry.detect(str(tmp_path / "plain.h5")).name == "hdf5"
+
+
+def test_only_variables_count(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    make(path)
+    with pytest.raises(FormatError, match=r"more than one variable: add ::NAME, one of time, x, packed, nv"):
+        FORMAT.open(str(path), "")
+    with pytest.raises(FormatError, match="is a group: add ::NAME, one of deep/w"):
+        FORMAT.open(str(path), "deep")
+    with pytest.raises(FormatError, match="has no unused"):
+        FORMAT.open(str(path), "unused")
+    assert set(FORMAT.open_tree(str(path), "deep").tree.arrays) == {"w"}
+
+
+def test_a_variable_that_is_shorter_than_its_dimension_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("t", None)
+        file.createVariable("short", "i4", ("t",))[:] = [1, 2]
+        file.createVariable("long", "i4", ("t",))[:] = [1, 2, 3]
+    tree = FORMAT.open_tree(str(path), "").tree
+    assert tree.groups[""].dimensions == {"t": Dimension(3, unlimited=True)}
+    assert "its axis 't' has 2 of 3 elements" in tree.tables["short"].why
+    with pytest.raises(FormatError, match="has 2 of 3 elements"):
+        FORMAT.open(str(path), "short")
+
+
+def test_fill_values_follow_the_rules(tmp_path: Path) -> None:
+    plain = Schema((4,), np.dtype("<f4"), (2,))
+    assert FORMAT.adapt(plain, ()).fill_value == np.float32(netCDF4.default_fillvals["f4"])
+    named = FORMAT.adapt(Schema((4,), np.dtype("<f4"), (2,), attributes={"_FillValue": -1.0}), ())
+    assert named.fill_value == -1
+    assert named.attributes["_FillValue"].dtype == np.float32
+    store = FORMAT.create(str(tmp_path / "a.nc"), "v", named)
+    write_array(store, np.arange(4, dtype="<f4"))
+    store.commit()
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["v"]._FillValue == np.float32(-1)
+
+
+# ---------------------------------------------------------------- NetCDF-3 as a target
+def records(**more: Schema) -> Tree:
+    i2, f8 = np.dtype(">i2"), np.dtype(">f8")
+    return Tree(
+        {"": GroupSchema({"title": "all"}, {"t": Dimension(5, unlimited=True), "x": Dimension(3)})},
+        {
+            "t": Schema((5,), f8, (5,), axes=("t",)),
+            "v": Schema((5, 3), i2, (5, 3), axes=("t", "x"), attributes={"units": "K"}),
+            "fixed": Schema((3,), i2, (3,), axes=("x",)),
+            **more,
+        },
+    )
+
+
+def test_records_can_be_continued(tmp_path: Path) -> None:
+    """A copy of the file at any moment is what a kill leaves."""
+    tree, path = FORMAT3.adapt_tree(records(), ()), tmp_path / "a.nc"
+    FORMAT3.create_tree(str(path), "", tree)
+    elements = {name: noise(one.shape, one.dtype) for name, one in tree.arrays.items()}
+    for name, schema in tree.arrays.items():
+        store = FORMAT3.reopen(str(path), name, schema)
+        objects = list(store.layout.objects.indices())
+        write_array(store, elements[name], skip=objects[len(objects) // 2 :])
+        store.checkpoint()
+        shutil.copy(path, tmp_path / "killed.nc")
+        shutil.move(tmp_path / "killed.nc", path)
+        again = FORMAT3.reopen(str(path), name, schema)
+        write_array(again, elements[name], skip=objects[: len(objects) // 2])
+        again.commit()
+    for _ in range(2):
+        FORMAT3.commit_tree(str(path), "", tree, {})
+    opened = FORMAT3.open_tree(str(path), "")
+    for name, wanted in elements.items():
+        assert same_bits(read_array(opened.array(name)), wanted)
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_mask(False)
+        assert file["v"][...].tolist() == elements["v"].tolist()
+        assert file.dimensions["t"].isunlimited()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length", "version"), [(">i4", 10, 1), (">i8", 10, 5), (">i4", 600_000_000, 1), (">i4", 1 << 31, 5)]
+)
+def test_the_oldest_version_that_holds_it(tmp_path: Path, dtype: str, length: int, version: int) -> None:
+    schema = FORMAT3.adapt(Schema((length,), np.dtype(dtype), (length,)), ())
+    FORMAT3.create(str(tmp_path / "a.nc"), "v", schema).commit()
+    assert read_classic(str(tmp_path / "a.nc")).version == version
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["v"].shape == (length,)
+        assert file["v"][length - 1] == 0
+
+
+def test_two_large_variables_need_64_bit_offsets(tmp_path: Path) -> None:
+    large = Schema((300_000_000,), np.dtype(">f8"), (300_000_000,), axes=("y",))
+    tree = FORMAT3.adapt_tree(Tree(arrays={"a": large, "b": large, "c": large}), ())
+    FORMAT3.create_tree(str(tmp_path / "a.nc"), "", tree)
+    assert read_classic(str(tmp_path / "a.nc")).version == 2
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["c"].shape == (300_000_000,)
+
+
+def test_what_netcdf3_cannot_hold_is_named() -> None:
+    with pytest.raises(UsageError, match="NetCDF-3 has no groups"):
+        FORMAT3.adapt_tree(Tree(arrays={"a/b": Schema((2,), np.dtype("<i4"), (2,))}), ())
+    with pytest.raises(UsageError, match="only the first axis may have length 0"):
+        FORMAT3.adapt(Schema((2, 0), np.dtype("<i4"), (2, 1)), ())
+    with pytest.raises(UsageError, match="complex64 is not one of"):
+        FORMAT3.adapt(Schema((2,), np.dtype("<c8"), (2,)), ())
+    two = {"a": Dimension(3, unlimited=True), "b": Dimension(4, unlimited=True)}
+    adapted = FORMAT3.adapt_tree(Tree({"": GroupSchema({}, two)}), ())
+    assert [one.unlimited for one in adapted.groups[""].dimensions.values()] == [True, False]
+    assert "'b' is not unlimited any more" in " ".join(adapted.notes)
+
+
+# ---------------------------------------------------------------- broken files
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
+def test_truncated_files_are_refused(tmp_path: Path, kind: str) -> None:
+    make(tmp_path / "a.nc", kind)
+    data = (tmp_path / "a.nc").read_bytes()
+    for keep in (3, 10, 100, len(data) // 2, len(data) - 20):
+        (tmp_path / "cut.nc").write_bytes(data[:keep])
+        with pytest.raises(StorageError, match=r"cut\.nc"):
+            reblock.repartition(f"{tmp_path}/cut.nc::packed", tmp_path / "out.zarr", from_format="netcdf")
+        assert not (tmp_path / "out.zarr").exists()
+
+
+def test_an_unlimited_axis_of_length_0(tmp_path: Path) -> None:
+    for kind in ("NETCDF4", "NETCDF3_CLASSIC"):
+        path = tmp_path / f"{kind}.nc"
+        with netCDF4.Dataset(path, "w", format=kind) as file:
+            file.createDimension("t", None)
+            file.createDimension("x", 3)
+            file.createVariable("v", "i4", ("t", "x"))
+            file.createVariable("t", "f8", ("t",))
+        for target in (FORMAT, FORMAT3):
+            copy(FORMAT, path, target, tmp_path / f"{kind}{target.name}.nc")
+            assert differences(path, tmp_path / f"{kind}{target.name}.nc") == []
+        report = reblock.repartition(f"{path}::v", tmp_path / f"{kind}.zarr")
+        assert report.measured.bytes_read == 0
