@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
 import warnings
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray
@@ -284,3 +287,90 @@ def test_equal_problems_are_planned_once(tmp_path: Path, monkeypatch: pytest.Mon
     job = reblock.plan(tmp_path / "many.zarr", tmp_path / "out.zarr", chunks="y=7", device="nvme")
     assert len(job.jobs) == 40
     assert count[0] <= 2
+
+
+# ---------------------------------------------------------------- between formats
+def test_forty_variables_of_a_netcdf_file(tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    axes = ("time", "latitude", "longitude")
+    made = {f"v{n:02}": (axes, chance.normal(size=(20, 12, 10)).astype("f4"), {"n": np.int16(n)}) for n in range(37)}
+    coordinates = {
+        "time": np.arange(20, dtype="i4"),
+        "latitude": np.linspace(-90, 90, 12),
+        "longitude": np.arange(10.0),
+    }
+    world = xarray.Dataset(made, coordinates, {"title": "forty"})
+    filters = {name: {"chunksizes": (5, 12, 10), "zlib": True, "shuffle": True} for name in made}
+    source, target, back = tmp_path / "era.nc", tmp_path / "era.zarr", tmp_path / "back.h5"
+    world.to_netcdf(source, engine="h5netcdf", encoding=filters)
+    options = {"chunks": "time=-1,latitude=4,longitude=4", "memory": "256MiB", "device": "nvme"}
+    report = reblock.repartition(source, target, **options)
+    assert len(report.arrays) == 40
+    assert report.measured.peak_bytes <= 256 << 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before, after = xarray.open_dataset(source, engine="h5netcdf"), xarray.open_dataset(target, engine="zarr")
+        assert before.identical(after)
+        before.close()
+    assert reblock.repartition(target, back, chunks="time=5", device="nvme").digest == report.digest
+    assert reblock.verify(source, back)
+
+
+def tables(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(24.0).reshape(4, 6), chunks=(2, 3))
+        file.create_dataset("names", data=["ä", "bb", ""] + ["x" * n for n in range(200)], dtype=h5py.string_dtype())
+        record = np.dtype([("a", "<i4"), ("b", ">f8"), ("c", "S3")])
+        file.create_dataset("deep/record", data=np.array([(1, 2.5, b"q"), (3, -0.0, b"zz")], record))
+        file.create_dataset("flag", data=[0, 1, 1], dtype=h5py.enum_dtype({"N": 0, "Y": 1}, basetype="i1"))
+        file.create_dataset("word", data="hello", dtype=h5py.string_dtype())
+        file["deep"].attrs["k"] = np.int16(3)
+
+
+def test_tables_are_copied_by_rows(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.h5", tmp_path / "b.h5"
+    tables(source)
+    report = reblock.repartition(source, target, chunks="auto", memory="1MiB")
+    assert set(report.tables) == {"names", "deep/record", "flag", "word"}
+    with h5py.File(source) as one, h5py.File(target) as two:
+        for name in report.tables:
+            assert one[name].dtype == two[name].dtype
+            np.testing.assert_array_equal(one[name][()], two[name][()])
+    assert reblock.verify(source, target)
+    with h5py.File(target, "r+") as file:
+        file["names"][1] = "other"
+    verdict = reblock.verify(source, target)
+    assert verdict.differences == ("names: the rows differ",)
+
+
+def test_the_digest_of_a_table_is_as_described(tmp_path: Path) -> None:
+    """`docs/reference/digest.md`, by hand."""
+    tables(tmp_path / "a.h5")
+    found = reblock.repartition(tmp_path / "a.h5", tmp_path / "b.h5").tables
+
+    def digest(header: str, data: bytes) -> str:
+        return "rbt1-" + hashlib.blake2b(header.encode() + b"\n" + data, digest_size=16).hexdigest()
+
+    def text(*words: str) -> bytes:
+        return b"".join(len(w.encode()).to_bytes(8, "little") + w.encode() for w in words)
+
+    assert found["word"] == digest("rbt1 text ", text("hello"))
+    assert found["names"] == digest("rbt1 text 203", text("ä", "bb", "", *("x" * n for n in range(200))))
+    record = b"".join(struct.pack("<id3s", *row) for row in ((1, 2.5, b"q"), (3, -0.0, b"zz")))
+    assert found["deep/record"] == digest("rbt1 {a:i4,b:f8,c:S3} 2", record)
+    assert found["flag"] == digest("rbt1 i1 3", bytes([0, 1, 1]))
+
+
+def test_what_the_target_cannot_hold_is_named_or_skipped(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.h5", tmp_path / "b.zarr"
+    tables(source)
+    with h5py.File(source, "r+") as file:
+        file.create_dataset("links", data=[file["x"].ref], dtype=h5py.ref_dtype)
+    with pytest.raises(UsageError, match=r"cannot hold .*links.*skip_unsupported=True leaves"):
+        reblock.repartition(source, target)
+    assert not target.exists()
+    report = reblock.repartition(source, target, skip_unsupported=True)
+    assert any(note.startswith("links is left out") for note in report.notes)
+    group = zarr.open_group(target, mode="r")
+    np.testing.assert_array_equal(group["x"][...], np.arange(24.0).reshape(4, 6))
+    assert "links" not in group

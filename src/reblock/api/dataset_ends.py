@@ -15,7 +15,7 @@ from typing import Any
 from reblock.api.array import REPLICAS
 from reblock.api.dataset import Dataset
 from reblock.api.ends import Ends, Request, check_stored, ends_of, find_target
-from reblock.errors import StorageError, UsageError, option, options
+from reblock.errors import FormatError, UsageError, option, options
 from reblock.geometry.notation import AUTO, Ranges, items_by_name, parse_region
 from reblock.model import Dimension, Format, GroupSchema, TableSchema, Tree, TreeFormat, TreeStore
 from reblock.runs.source import Files, look
@@ -87,7 +87,7 @@ def find_tree(
         return None
     try:
         return registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external))
-    except (StorageError, UsageError):
+    except (FormatError, UsageError):
         if require:
             raise
         return None
@@ -180,10 +180,12 @@ def _supported(
     """The tree without what the target cannot hold, and a note on each; UsageError if that is not to be left out."""
     lost = {name: table.why for name, table in (*tree.tables.items(), *unsupported.items()) if table.why}
     if lost and not request.skip_unsupported:
-        words = "; ".join(f"{name}: {why}" for name, why in list(lost.items())[:_SHOWN])
-        more = f"; and {len(lost) - _SHOWN:,} more" if len(lost) > _SHOWN else ""
+        whys: dict[str, list[str]] = {}
+        for name, why in lost.items():
+            whys.setdefault(why, []).append(name)
+        words = "; ".join(f"{_listed(names)} ({why})" for why, names in whys.items())
         raise UsageError(
-            f"{kind.name} cannot hold {words}{more}: {option('skip_unsupported', True)} leaves "
+            f"{kind.name} cannot hold {words}: {option('skip_unsupported', True)} leaves "
             f"{'it' if len(lost) == 1 else 'them'} out, so does {option('exclude')}"
         )
     kept = {name: table for name, table in tree.tables.items() if not table.why}

@@ -169,7 +169,7 @@ class _Documents:
         return [*((".zattrs", one) for one in first), *joint, (".zgroup", last)]
 
     def _attributes(self, name: str, group: GroupSchema) -> dict[str, Any]:
-        encoded = encode_attributes(group.attributes, version=self._version)
+        encoded = encode_attributes(group.attributes, netcdf=_is_netcdf(self._tree), version=self._version)
         if hidden := hidden_group(encoded.types, group.dimensions):
             self._hidden[name] = hidden
         return encoded.values
@@ -185,12 +185,17 @@ def _within_limits(document: dict[str, Any]) -> bytes | None:
     return data
 
 
+def _is_netcdf(tree: Tree) -> bool:
+    """Whether the groups come from a NetCDF file, in which single attribute values are arrays of length one."""
+    return any(schema.netcdf for schema in tree.arrays.values())
+
+
 def adapt_groups(tree: Tree, version: int) -> tuple[dict[str, GroupSchema], list[str]]:
     """The groups as zarr can hold them, and notes."""
     notes: list[str] = []
     groups: dict[str, GroupSchema] = {}
     for name, group in with_parents(tree.groups, [*tree.arrays, *tree.tables]).items():
-        encoded = encode_attributes(group.attributes, version=version)
+        encoded = encode_attributes(group.attributes, netcdf=_is_netcdf(tree), version=version)
         notes += [f"group /{name}: {note}" for note in encoded.notes]
         attributes = {key: group.attributes[key] for key in encoded.values}
         dimensions = {axis: one for axis, one in group.dimensions.items() if is_text(axis)}
