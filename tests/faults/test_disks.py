@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -99,6 +100,39 @@ def test_killed_at_some_moments(rig: Rig, here: Path, old: bool) -> None:
     names = rig.run(next(folders), words, kinds=NAMES).calls
     for back in range(1, 12, 3):
         assert kill(rig, next(folders), NAMES, names - back, old=old, clean=False)
+
+
+def fail(rig: Rig, folder: Path, kinds: tuple[str, ...], when: int, number: int, *, old: bool) -> bool:
+    """Let a call fail, check that nothing half done is seen, and end the run with the same command."""
+    words = (*WORDS, "--overwrite") if old else WORDS
+    failed = rig.run(folder, words, kinds=kinds, when=when, action=number)
+    assert failed.code in (0, 1), failed
+    check_after_kill(folder, old=old)
+    if failed.code:
+        assert failed.document["error"]["message"]
+        again = rig.run(folder, words)
+        _expect_end(again)
+    check_end(folder)
+    return failed.fired
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "overwrite"])
+def test_calls_that_fail_at_some_moments(rig: Rig, here: Path, old: bool) -> None:
+    folders = places(here, old=old)
+    kinds = ("write", "sync", "rename", "mkdir")
+    calls = rig.run(next(folders), (*WORDS, "--overwrite") if old else WORDS, kinds=kinds).calls
+    for part, number in ((0.1, errno.EACCES), (0.5, errno.ENOSPC), (0.9, errno.EIO), (0.97, errno.EIO)):
+        assert fail(rig, next(folders), kinds, int(calls * part), number, old=old)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("old", [False, True], ids=["new", "overwrite"])
+def test_every_change_of_names_fails_once(rig: Rig, here: Path, old: bool) -> None:
+    folders, when = places(here, old=old), 1
+    while fail(rig, next(folders), ("rename", "mkdir"), when, errno.EIO, old=old):
+        when += 1
+    assert when > 8
 
 
 @pytest.mark.faults
