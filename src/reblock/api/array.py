@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.access_log import AccessLog, location_name
+from reblock.api.joining import joined_source
 from reblock.api.machine import cores, parse_memory
 from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.engine import View, load
@@ -150,7 +151,7 @@ ArraySource = Where | Array | ArrayObject
 
 
 def open(
-    source: ArraySource,
+    source: ArraySource | Sequence[Where],
     *,
     format: str | None = None,
     allow_external: Sequence[Where] = (),
@@ -158,6 +159,8 @@ def open(
     memory: str | int | None = None,
     log: Where | None = None,
     mode: str = "r",
+    concat: str | int | None = None,
+    stack: str | None = None,
 ) -> Array:
     """Open an array for reading; links and file names in it may only lead into allowed folders.
 
@@ -174,6 +177,10 @@ def open(
     With `mode="r+"`, regions can be assigned: `array[10:20] = 0` rewrites the chunks that it touches, in one
     transaction. Arrays in PostgreSQL can be opened so, see `reblock.create`.
 
+    With `concat`, the source is a pattern such as `era5_*.nc::t2m` or a list of paths, and all arrays follow each other
+    along that axis, in the order of its coordinate or else of their names. With `stack`, they follow each other along a
+    new first axis of that name.
+
     Examples
     --------
     >>> import numpy, reblock, tempfile, os
@@ -183,7 +190,8 @@ def open(
     [3, 4]
     """
     try:
-        array = for_updates(open_array(source, format, allowed_folders(allow_external, disks), memory), mode)
+        one = joined_source(source, concat, stack)
+        array = for_updates(open_array(one, format, allowed_folders(allow_external, disks), memory), mode)
         return array if log is None else array.logged(log)
     except ReblockError as error:
         # Other functions call it `from_format`, because they have two formats.

@@ -18,6 +18,7 @@ from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetRequest, find_tree
 from reblock.api.described import describe_array, describe_dataset
 from reblock.api.ends import AnySource
+from reblock.api.joining import joined_source
 from reblock.api.machine import cores, parse_memory
 from reblock.api.request import one_of
 from reblock.api.spreading import DisksGiven, allowed_folders
@@ -56,6 +57,8 @@ def verify(
     reader: str = "reblock",
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
+    concat: str | int | None = None,
+    stack: str | None = None,
 ) -> Verdict | DatasetVerdict:
     """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
 
@@ -65,9 +68,11 @@ def verify(
     If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
     process: do not use it on files that you do not trust. `disks` are those of block folders that are spread over some.
+    `concat` and `stack` join many sources, as in `open`.
     """
     memory_bytes = parse_memory(memory)
     allow_external = allowed_folders(allow_external, disks)
+    source = joined_source(source, concat, stack)
     one_of("reader", reader, ("reblock", "library"))
     formats = (from_format, to_format)
     ends = [(source, from_format, allow_external), (target, to_format, allow_external)]
@@ -250,11 +255,14 @@ def info(
     allow_external: Sequence[Where] = (),
     disks: DisksGiven | None = None,
     memory: str | int | None = None,
+    concat: str | int | None = None,
+    stack: str | None = None,
 ) -> dict[str, Any]:
     """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read.
 
     For a file or group with several arrays, the result has the keys `arrays`, `groups` and `tables`.
     """
+    source = joined_source(source, concat, stack)
     try:
         store = open(source, format=format, allow_external=allow_external, disks=disks, memory=memory).store
     except FormatError:

@@ -21,6 +21,7 @@ from reblock.model import Dimension, Format, GroupSchema, TableSchema, Tree, Tre
 from reblock.runs.source import Files, look
 from reblock.runs.work import TableWork
 from reblock.storage import registry
+from reblock.storage.joined.trees import joins_datasets
 from reblock.storage.location import Location, Where
 from reblock.storage.media.postgres_url import is_database
 
@@ -88,7 +89,7 @@ def find_tree(
     try:
         return registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external))
     except (FormatError, UsageError):
-        if require:
+        if require or (registry.is_joined(source) and joins_datasets(str(source), format)):
             raise
         return None
 

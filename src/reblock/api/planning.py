@@ -15,6 +15,7 @@ from reblock.api.dataset_job import AnyJob, DatasetJob
 from reblock.api.devices import AUTO_DEVICE, Devices, Tried
 from reblock.api.ends import AnySource, Ends, Request, find_ends
 from reblock.api.job import Job
+from reblock.api.joining import joined_source
 from reblock.api.parts import choose_parts
 from reblock.api.recall import remember, remember_dataset
 from reblock.api.request import AccessGiven
@@ -27,7 +28,7 @@ from reblock.storage.location import Where
 
 
 def plan(
-    source: AnySource | None = None,
+    source: AnySource | Sequence[Where] | None = None,
     target: Where | None = None,
     *,
     chunks: Chunks | None = None,
@@ -60,6 +61,8 @@ def plan(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     skip_unsupported: bool = False,
+    concat: str | int | None = None,
+    stack: str | None = None,
 ) -> AnyJob:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
@@ -73,6 +76,8 @@ def plan(
     order that are `auto`. `disks` are folders over which the files of a block folder are spread, as `placement` says:
     `round-robin`, `range`, `four-way` or `random`.
 
+    With `concat` or `stack`, the source is a pattern or a list of many arrays, as for `reblock.open`.
+
     Examples
     --------
     >>> import reblock
@@ -80,7 +85,8 @@ def plan(
     >>> job.decision.problem.lower_bound_seeks
     96
     """
-    request = Request(**locals())
+    given = {name: value for name, value in locals().items() if name not in ("concat", "stack")}
+    request = Request(**{**given, "source": joined_source(source, concat, stack)})
     where = request.source, request.from_format, request.allow_external
     if request.include or request.exclude:
         found = find_tree(*where, require=True)

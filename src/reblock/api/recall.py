@@ -18,7 +18,6 @@ from reblock.engine import View
 from reblock.geometry.grid import Cut
 from reblock.model import Device, ObjectBound, Schema, TreeStore
 from reblock.storage.location import Location, absolute
-from reblock.storage.roots import FileRoots
 
 #: Options of `run`; all others are those of `plan`.
 RUN_OPTIONS = ("scratch", "digest", "overwrite")
@@ -56,7 +55,7 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "region": ",".join(f"{start}:{stop}" for start, stop in ranges),
         "codec": str(wanted.codec),
         "dtype": wanted.dtype.str,
-        "allow_external": list(view.store.roots.allowed) if isinstance(view.store.roots, FileRoots) else [],
+        "allow_external": list(getattr(view.store.roots, "allowed", ())),
         "disks": list(parse_disks(asked.disks)),
     }
     if isinstance(view.store, ObjectBound):
@@ -81,7 +80,7 @@ def remember_dataset(asked: Request, source: TreeStore, target: Location | None)
         "source": str(Location(absolute(where.path), where.inner)),
         "target": "" if target is None else _target(target),
         "codec": None if asked.codec is None else str(asked.codec),
-        "allow_external": list(source.roots.allowed) if isinstance(source.roots, FileRoots) else [],
+        "allow_external": list(getattr(source.roots, "allowed", ())),
         **{name: _by_axis_text(getattr(asked, name)) for name in ("chunks", "shards", "region")},
         **{name: list(_patterns(getattr(asked, name))) for name in ("include", "exclude")},
     }

@@ -137,6 +137,23 @@ region = click.option(
     help="Part of SRC to take, such as 10:200,:,5:90; omitted axes are taken whole; by name: time=0:10.",
 )
 
+joined = _together(
+    [
+        click.option(
+            "--concat",
+            metavar="AXIS",
+            help="SRC is a pattern of many files, such as 'era5_*.nc::t2m': their arrays follow each other along this "
+            "axis, in the order of its coordinate or else of their names.",
+        ),
+        click.option(
+            "--stack",
+            metavar="NAME",
+            help="SRC is a pattern of many files, such as 'slices/*.tif': their arrays follow each other along a new "
+            "first axis of this name.",
+        ),
+    ]
+)
+
 access = click.option(
     "--access",
     shell_complete=completion.files,

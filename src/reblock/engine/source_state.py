@@ -34,7 +34,7 @@ from reblock.engine import native
 from reblock.engine.native import Stamps
 from reblock.engine.view import View
 from reblock.errors import DiskError, ReblockError
-from reblock.model import Extent, Index, Medium, Scattered, Status, Store, TransferMode
+from reblock.model import Composite, Extent, Index, Medium, Scattered, Status, Store, TransferMode
 from reblock.model.medium import Surveyor
 
 #: The most stamps, of two bytes each, and the most suspects that are listed.
@@ -190,7 +190,8 @@ class SourceState:
 
     def _stamp_of_all(self) -> Stamps:
         """One stamp for all objects of shared files: the stamp of the one file that holds them."""
-        homes = _homes(self._view)
+        # The first objects of an array that consists of others may be in one file; the rest is not.
+        homes = set() if isinstance(self._view.store, Composite) else _homes(self._view)
         stamps, share = self._own.table, max(prod(self._view.span[1]), 1)
         if len(homes) == 1 and self._shared is not None:
             at = self._shared.index(homes.pop())

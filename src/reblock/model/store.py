@@ -230,6 +230,15 @@ class Updatable(Protocol):
 
 
 @runtime_checkable
+class Composite(Protocol):
+    """A store that consists of other stored arrays."""
+
+    @property
+    def member_paths(self) -> Sequence[str]:
+        """Files and folders of these arrays."""
+
+
+@runtime_checkable
 class ObjectBound(Protocol):
     """A store that reads an object of this process: no path leads to it, so that no run from it can be resumed."""
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from reblock.errors import UsageError
-from reblock.model import ObjectBound, Store, TreeStore
+from reblock.model import Composite, ObjectBound, Store, TreeStore
 from reblock.model.disks import Spread
 from reblock.model.workspace import Place, TargetMedium
 from reblock.storage.location import Location
@@ -19,7 +19,8 @@ Written = tuple[str, Place]
 
 def check_apart(source: Store | TreeStore, target: Location, places: Sequence[tuple[str, str]]) -> None:
     """Raise UsageError if the target or one of `places` (a description and a key) overlaps with the source."""
-    medium = source.medium if isinstance(source, ObjectBound) else medium_of(Location.parse(source.location).path)
+    named = not isinstance(source, ObjectBound | Composite)
+    medium = medium_of(Location.parse(source.location).path) if named else source.medium
     if not isinstance(medium, TargetMedium):
         return  # it is only read
     reads = source.backing if isinstance(source, ObjectBound) else _own_paths(source)
@@ -46,4 +47,5 @@ def _own_paths(source: Store | TreeStore) -> list[str]:
     """The file or folder of a source, and the other files that it names."""
     roots = [source.roots.real] if isinstance(source.roots, FileRoots) else []
     disks = source.disk_paths if isinstance(source, Spread) else ()
-    return list(dict.fromkeys([Location.parse(source.location).path, *roots, *source.described_by, *disks]))
+    paths = source.member_paths if isinstance(source, Composite) else [Location.parse(source.location).path]
+    return list(dict.fromkeys([*paths, *roots, *source.described_by, *disks]))

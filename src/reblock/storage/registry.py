@@ -122,6 +122,15 @@ _OWN = (
 )
 
 
+#: Opens many arrays as one; it needs this module.
+_JOINED = "reblock.storage.joined.trees"
+
+
+def is_joined(location: str | os.PathLike[str]) -> bool:
+    """Whether a location is one of many arrays."""
+    return os.fspath(location).startswith(("concat://", "stack://"))
+
+
 def formats() -> tuple[str, ...]:
     """Names of all formats, our own first."""
     return tuple(_table())
@@ -220,6 +229,9 @@ def open(  # noqa: A001 - the verb of the registry
     location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()
 ) -> Store:
     """Open an array at `PATH[::INNER]` for reading; its files may also be in the folders in `allow`."""
+    if is_joined(location):
+        many: Store = import_module(_JOINED).open_joined_text(str(location), format, allow)
+        return many
     kind, where, more = _find(location, format)
     # Another author's format may be older than this argument.
     return kind.open(where.path, where.inner, allow, **more) if allow else kind.open(where.path, where.inner, **more)
@@ -227,6 +239,9 @@ def open(  # noqa: A001 - the verb of the registry
 
 def open_tree(location: str | os.PathLike[str], format: str | None = None, allow: Sequence[str] = ()) -> TreeStore:
     """Open all arrays at `PATH[::GROUP]` for reading; UsageError if the format holds single arrays only."""
+    if is_joined(location):
+        many: TreeStore = import_module(_JOINED).open_joined_tree(str(location), format, allow)
+        return many
     kind, where, more = _find(location, format)
     if not isinstance(kind, TreeFormat):
         raise UsageError(f"{where}: a {kind.name} file or folder holds one array, not a dataset")

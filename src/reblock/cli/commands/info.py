@@ -20,6 +20,7 @@ from reblock.cli.output import emit
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
+@options.joined
 @options.from_format
 @options.allow_external
 @options.disks
@@ -32,13 +33,17 @@ def command(
     allow_external: tuple[str, ...],
     disks: tuple[str, ...],
     memory: str | None,
+    concat: str | None,
+    stack: str | None,
     as_json: bool,
 ) -> None:
     """Show the layout and the metadata of an array, or the tree of a file or group with several arrays."""
     from reblock import api
+    from reblock.api.joining import joined_source
     from reblock.render import text
     from reblock.render.tree import tree_text
 
+    source = joined_source(source, concat, stack)
     described = api.info(source, format=from_format, allow_external=allow_external, disks=disks, memory=memory)
     shown = tree_text if "arrays" in described else text.info
     emit(described if as_json else shown(described, source))

@@ -26,6 +26,7 @@ from reblock.errors import DiskError, ReblockError
 )
 @click.argument("source", metavar="[SRC", required=False, shell_complete=files)
 @click.argument("target", metavar="[DST]]", required=False, shell_complete=files)
+@options.joined
 @options.target
 @options.planning
 @click.option(
@@ -72,7 +73,9 @@ def command(
     if source is None and wanted["shape"] is None:
         raise click.UsageError("Missing argument 'SRC', or --shape with --dtype and --source-chunks")
     from reblock import api
+    from reblock.api.joining import joined_source
 
+    source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     job = api.plan(source, target, **options.given(wanted))
     notes: list[str] = []
     if target is not None:

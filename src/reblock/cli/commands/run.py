@@ -22,11 +22,14 @@ _NOTHING = "a dry run: nothing was written"
     Examples:
       reblock run scan.h5::/data scan.zarr --chunks 256,256,256 --memory 2GiB
       reblock run scan.zarr slices/ --chunks 1,-1,-1
+      reblock run 'era5_*.nc::t2m' t2m.zarr --concat time --chunks time=-1,latitude=32,longitude=32
+      reblock run 'slices/*.tif' scan.zarr --stack z
       reblock run scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
+@options.joined
 @options.target
 @options.planning
 @click.option(
@@ -88,8 +91,10 @@ def command(
     a run that was interrupted, killed or failed.
     """
     from reblock import api
+    from reblock.api.joining import joined_source
     from reblock.cli.reports import both_of, text_of
 
+    source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     given = options.given(wanted)
     if plan_file is None:
         job = api.plan(source, target, **given)

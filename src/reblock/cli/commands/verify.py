@@ -25,6 +25,7 @@ from reblock.cli.output import emit
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
+@options.joined
 @options.transpose
 @options.region
 @options.from_format

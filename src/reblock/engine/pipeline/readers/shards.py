@@ -7,6 +7,7 @@ cannot be read in one call, because the file is missing, lies behind a link or i
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import groupby, pairwise
 
@@ -43,7 +44,14 @@ class Shards:
         objects = [rows.files.objects[at] for at in chosen.tolist()]
         opens = sum(one != before for before, one in pairwise([self._visited, *objects]))
         self._visited, runs = objects[-1], len(objects) + opens
-        return Traffic(opens, runs, opens + runs, len(objects) * self._view.layout.unit_bytes)
+        return Traffic(opens, runs, opens + runs, self._unit_bytes([rows.files.units[at] for at in chosen.tolist()]))
+
+    def _unit_bytes(self, units: Sequence[Index]) -> int:
+        """Decoded bytes of units; those of arrays that consist of several differ in length."""
+        layout = self._view.store.layout
+        if all(axis.length + axis.trail == axis.count * axis.largest_stored for axis in layout.units.axes):
+            return len(units) * layout.unit_bytes
+        return sum(layout.units.stored(unit).size for unit in units) * layout.itemsize
 
     def __call__(self, rows: UnitRows, chosen: Ints) -> tuple[UnitRows, list[int]]:
         """Some rows with the extents of their units, and the rows that were skipped."""
