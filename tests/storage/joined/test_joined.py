@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,17 +236,35 @@ def test_a_changed_member_is_noticed(here: Path) -> None:
         reblock.repartition("x*.npy", "x1.npy", stack="z", overwrite=True)
 
 
-def test_an_interrupted_run_is_resumed(here: Path) -> None:
-    for number in range(8):
-        np.save(f"x{number}.npy", noise((256, 256), "<u4", number))
-    job = reblock.plan("x*.npy", "out.zarr", stack="z", chunks=(8, 64, 64), memory="900KiB")
-    moved: list[Any] = []
-    with pytest.raises(KeyboardInterrupt):
-        reblock.run(job, progress=lambda *told: moved.append(told), cancelled=lambda: len(moved) > 0)
-    assert reblock.resume("out.zarr") is not None
-    expected = np.stack([np.load(f"x{number}.npy") for number in range(8)])
-    assert np.array_equal(zarr.open_array("out.zarr")[...], expected)
-    assert zarr.open_array("out.zarr").metadata.dimension_names == ("z", "dim_1", "dim_2")
+@pytest.mark.faults
+def test_a_killed_run_is_continued(here: Path) -> None:
+    for number in range(24):
+        np.save(f"x{number}.npy", noise((512, 512), "<u4", number) >> 16)
+    words = [
+        "run",
+        "x*.npy",
+        "out.zarr",
+        "--stack",
+        "z",
+        "--chunks",
+        "8,64,64",
+        "--codec",
+        "zstd:9",
+        "--memory",
+        "4MiB",
+    ]
+    command = [sys.executable, "-m", "reblock", *words, "--quiet"]
+    for number in range(10):
+        process = subprocess.Popen(command)
+        time.sleep(0.4 + 0.1 * number)
+        process.kill()
+        process.wait()
+    if not (here / "out.zarr").exists():
+        assert reblock.resume("out.zarr") is not None
+    expected = np.stack([np.load(f"x{number}.npy") for number in range(24)])
+    found = zarr.open_array("out.zarr")
+    assert np.array_equal(found[...], expected)
+    assert found.metadata.dimension_names == ("z", "dim_1", "dim_2")
     assert not [name for name in os.listdir(here) if name.startswith(".")]
 
 
