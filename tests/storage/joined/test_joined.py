@@ -253,7 +253,7 @@ def test_a_killed_run_is_continued(here: Path) -> None:
         "--memory",
         "4MiB",
     ]
-    command = [sys.executable, "-m", "reblock", *words, "--quiet"]
+    command = [sys.executable, "-m", "reblock", *words, "--memory", "4MiB", "--quiet"]
     for number in range(10):
         process = subprocess.Popen(command)
         time.sleep(0.4 + 0.1 * number)
