@@ -23,6 +23,8 @@ from typing import Any, Self
 
 #: Arrays that are read whole.
 MANY_BYTES = 1 << 22
+#: The end of a location whose dataset is read, not one array.
+WHOLE = "|dataset"
 TESTS = Path(__file__).resolve().parents[1]
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from corpus.worker import serve; serve()"
 
@@ -121,6 +123,9 @@ def read(path: str, target: str = "") -> int:
     import reblock
 
     try:
+        if path.endswith(WHOLE):
+            _read_dataset(path.removesuffix(WHOLE))
+            return 0
         array = reblock.open(path)
         small = max(array.layout.nbytes, array.layout.unit_bytes, array.layout.object_bytes) <= MANY_BYTES
         if small and target:
@@ -134,6 +139,24 @@ def read(path: str, target: str = "") -> int:
         print(json.dumps({"error": {"type": "untyped", "message": "".join(traceback.format_exception(error))}}))
         return 1
     return 0
+
+
+def _read_dataset(path: str) -> None:
+    """Read all small arrays and tables of a dataset; one that fails must not fail in an untyped way."""
+    import reblock
+
+    dataset = reblock.open_dataset(path, memory=MANY_BYTES)
+    dataset.tree()
+    for name in dataset:
+        with suppress(reblock.ReblockError):
+            array = dataset[name]
+            if max(array.layout.nbytes, array.layout.unit_bytes) <= MANY_BYTES:
+                array[...]
+    for name, table in dataset.tables.items():
+        with suppress(reblock.ReblockError):
+            if not table.why:
+                dataset.store.rows(name, 0, 100, MANY_BYTES)
+    dataset.store.described_by  # noqa: B018 - it is computed
 
 
 def _status(field: str) -> int:

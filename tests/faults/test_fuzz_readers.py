@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 import reblock
 from corpus import blocks, encoded, npy, zarr
 from corpus.cases import SAMPLE
-from corpus.worker import Worker
+from corpus.worker import WHOLE, Worker
 
 SECONDS = float(os.environ.get("REBLOCK_FUZZ_SECONDS", "4"))
 #: Examples between two looks at the clock.
@@ -131,6 +131,30 @@ def _netcdf(kind: str, **options: Any) -> Callable[[Path], str]:
     return make
 
 
+def _trees(to: str) -> Callable[[Path], str]:
+    """Groups, arrays that share axes, and tables, in one of the formats that hold them."""
+
+    def make(folder: Path) -> str:
+        with h5py.File(folder / "x.h5", "w") as file:
+            time = file.create_dataset("time", data=np.arange(8.0))
+            time.make_scale("time")
+            values = file.create_dataset("g/v", data=np.arange(8, dtype="f4"), chunks=(3,), compression="gzip")
+            values.dims[0].attach_scale(time)
+            values.attrs["scale"] = np.float32(0.5)
+            file["g/top"] = file["/"]
+            file.create_dataset("text", data=["one", "two", "three"], dtype=h5py.string_dtype(), chunks=(2,))
+            file["record"] = np.zeros(5, [("a", "i4"), ("b", "f8")])
+            colours = h5py.enum_dtype({"RED": 1}, basetype="i2")
+            file.create_dataset("enum", data=np.ones(3, "i2"), dtype=colours)
+        if to == "hdf5":
+            return f"x.h5{WHOLE}"
+        reblock.repartition(folder / "x.h5", folder / "x.zarr", to_format=to)
+        (folder / "x.h5").unlink()
+        return f"x.zarr{WHOLE}"
+
+    return make
+
+
 CHUNKED = {"chunks": (4, 4)}
 READERS: dict[str, Callable[[Path], str]] = {
     "npy": _npy,
@@ -140,6 +164,7 @@ READERS: dict[str, Callable[[Path], str]] = {
     **{f"zarr3-{name}": _encoded(name, 3) for name, (_, v3, _) in encoded.CODECS.items() if v3},
     "zarr3-shard": _shard,
     "zarr3-shard-blosc": _compressed_shard,
+    **{f"trees-{to}": _trees(to) for to in ("zarr", "zarr2", "hdf5")},
     "minc-1": _minc("tiny.mnc"),
     "minc-2": _minc("small.mnc"),
     "minc-2-gzip": _minc("minc2_4d.mnc"),
@@ -262,7 +287,7 @@ def _places(document: Any) -> Iterator[tuple[Any, Any]]:
 PART = st.floats(0, 1, exclude_max=True)
 KINDS = ("flip", "flip", "set", "fill", "copy", "cut", "remove", "repeat", "odd value", "odd value", "swap")
 CHANGES = st.lists(
-    st.builds(Change, st.sampled_from(KINDS), st.integers(0, 7), PART, PART, st.integers(0, 255)),
+    st.builds(Change, st.sampled_from(KINDS), st.integers(0, 31), PART, PART, st.integers(0, 255)),
     min_size=1,
     max_size=4,
 )

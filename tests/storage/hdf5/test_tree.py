@@ -134,6 +134,17 @@ def test_a_netcdf_file(tmp_path: Path) -> None:
     assert again.arrays["v"].axes == ("time", "x")
 
 
+def test_scales_of_some_axes_are_noted(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        file["time"] = np.arange(3)
+        file["time"].make_scale()
+        file["v"] = np.zeros((3, 2))
+        file["v"].dims[0].attach_scale(file["time"])
+    found = registry.open_tree(tmp_path / "s.h5").tree.arrays["v"]
+    assert found.axes is None
+    assert any("scales are not kept" in note for note in found.notes)
+
+
 def test_links(tmp_path: Path) -> None:
     """Loops end, other names and soft links are named, other files are not opened."""
     with h5py.File(tmp_path / "other.h5", "w") as file:

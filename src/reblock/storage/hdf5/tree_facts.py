@@ -111,6 +111,8 @@ def _dataset_facts(dataset: Any, where: str, full: str, known: KnownMembers) -> 
         return {"table": full, "why": f"{where}: {' '.join(str(error).split())}", **_shape_facts(dataset)}
     if "kind" in facts:
         return {"table": full, "why": "", **_shape_facts(dataset), **facts}
+    if facts["axes"] is None and "DIMENSION_LIST" in dataset.attrs:
+        facts["notes"].append("its dimension scales are not kept: not every axis has one")
     return {"array": full, "unlimited": unlimited, **facts}
 
 
