@@ -29,6 +29,7 @@ from reblock.geometry import Axis, Box, Grid
 from reblock.geometry.axis import Ints
 from reblock.model import Device, Layout, Pass, Problem, Traffic
 from reblock.strategies import strategies
+from reblock.units import format_size
 
 #: Strategies that make buffers, in the order in which equals are preferred.
 STRATEGIES = ("clustered", "multiple", "keep", "naive")
@@ -181,7 +182,7 @@ def _plan(
         if best is None or found.buffered_seconds < best.buffered_seconds:
             best = found
     if best is None:
-        return Refusal("; ".join(reasons), plain)
+        return Refusal(f"no buffer fits the {format_size(memory_bytes)} for buffers; {'; '.join(reasons)}", plain)
     if strategy == AUTO and best.buffered_seconds > WORTH * best.plain_seconds:
         return Refusal("buffers would not be faster: each box is read or written in few pieces already", plain)
     # A strategy that is named is for what it improves: the memory of useless buffers would be missing elsewhere.

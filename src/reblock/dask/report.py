@@ -77,14 +77,14 @@ class BufferReport:
         plain, buffered, counted = found["plain"], found["buffered"], found["counted"]
         if any(row["buffers"] for row in found["arrays"]):
             lines.append(
-                f"predicted  {plain['seeks']:,} seeks, {format_size(plain['bytes'])} without buffers; "
-                f"{buffered['seeks']:,} seeks, {format_size(buffered['bytes'])} with them"
+                f"predicted  {_count(plain['seeks'], 'seek')}, {format_size(plain['bytes'])} without buffers; "
+                f"{_count(buffered['seeks'], 'seek')}, {format_size(buffered['bytes'])} with them"
             )
         if counted is not None and (counted["buffers"] or counted["gathered"] or counted["direct"]):
             lines.append(
-                f"counted    {counted['seeks']:,} seeks, {format_size(counted['bytes'])}; "
-                f"{counted['buffers']:,} buffers read, {counted['gathered']:,} written, "
-                f"{counted['direct'] + counted['scattered']:,} pieces without a buffer, "
+                f"counted    {_count(counted['seeks'], 'seek')}, {format_size(counted['bytes'])}; "
+                f"{_count(counted['buffers'], 'buffer')} read, {counted['gathered']:,} written, "
+                f"{_count(counted['direct'] + counted['scattered'], 'piece')} without a buffer, "
                 f"at most {format_size(counted['peak_bytes'])} in buffers"
             )
         lines += [f"note: {note}" for note in found["notes"]]
@@ -94,7 +94,8 @@ class BufferReport:
         found = self.to_json()
         buffers = sum(row["buffers"] for row in found["arrays"])
         seeks = f"{found['plain']['seeks']:,} seeks -> {found['buffered']['seeks']:,}"
-        return f"<reblock BufferReport: {len(found['arrays'])} arrays, {buffers:,} buffers, {seeks}>"
+        arrays = _count(len(found["arrays"]), "array")
+        return f"<reblock BufferReport: {arrays}, {_count(buffers, 'buffer')}, {seeks}>"
 
     def _repr_html_(self) -> str:
         rows = self._records.arrays[:_MAX_SHOWN]
@@ -107,15 +108,19 @@ class BufferReport:
 
 
 def _row_text(row: dict[str, Any]) -> str:
-    verb, things = ("writes", "chunks") if row["writing"] else ("reads", "loads")
-    head = f"{row['name']}: {verb} {format_size(row['nbytes'])} in {row['boxes']:,} {things}"
+    verb, thing = ("writes", "chunk") if row["writing"] else ("reads", "load")
+    head = f"{row['name']}: {verb} {format_size(row['nbytes'])} in {_count(row['boxes'], thing)}"
     if not row["buffers"]:
         return f"{head}, without buffers: {row['reason']}"
     largest = format_size(row["largest_buffer_bytes"])
     return (
-        f"{head}; {row['buffers']:,} buffers of {largest} or less ({row['strategy']}): "
-        f"{row['plain']['seeks']:,} seeks become {row['buffered']['seeks']:,}"
+        f"{head}; {_count(row['buffers'], 'buffer')} of {largest} or less ({row['strategy']}): "
+        f"{_count(row['plain']['seeks'], 'seek')} become {row['buffered']['seeks']:,}"
     )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _nothing(graphs: int, *, predicted: bool) -> str:

@@ -53,7 +53,7 @@ def io(*, memory: str | int = DEFAULT_MEMORY, strategy: str = AUTO) -> Iterator[
     ...     float(x.sum().compute())
     8386560.0
     >>> report
-    <reblock BufferReport: 1 arrays, 1 buffers, 576 seeks -> 1>
+    <reblock BufferReport: 1 array, 1 buffer, 576 seeks -> 1>
     """
     setting, report = _setting(memory, strategy)
     with dask.config.set(setting):
@@ -162,7 +162,7 @@ def explain(*collections: Any, memory: str | int = DEFAULT_MEMORY, strategy: str
     >>> numpy.save(path, numpy.arange(4096.0).reshape(64, 64))
     >>> x = da.from_array(reblock.open(path), chunks=(8, 8))
     >>> reblock.dask.explain(x, memory="2MiB")
-    <reblock BufferReport: 1 arrays, 1 buffers, 576 seeks -> 1>
+    <reblock BufferReport: 1 array, 1 buffer, 576 seeks -> 1>
     """
     check_strategy(strategy)
     graph, keys = _joined(collections)
