@@ -11,6 +11,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isqrt
 from threading import Lock
 from typing import Any
 
@@ -22,8 +23,8 @@ from reblock.storage.media.files import disk_errors
 GZIP_MAGIC = b"\x1f\x8b"
 #: Bytes of the decoder's state at each point, about.
 _POINT_BYTES = 33 << 10
-#: The most points, and the least bytes between two of them.
-_MOST_POINTS, _LEAST_SPACING = 128, 4 << 20
+#: The least bytes between two points; indexed_gzip decodes about as many at once when it makes one.
+_LEAST_SPACING = 8 << 20
 #: Stored bytes that are read at once.
 _BUFFER_BYTES = 256 << 10
 #: The most bytes that deflate makes of one.
@@ -31,13 +32,14 @@ _MOST_RATIO = 1032
 
 
 def spacing_of(size: int) -> int:
-    """Bytes between two points of the index of so many bytes."""
-    return max(_LEAST_SPACING, -(-size // _MOST_POINTS))
+    """Bytes between two points of the index of so many bytes: what the index and one distance take is least."""
+    return max(_LEAST_SPACING, isqrt(size * _POINT_BYTES))
 
 
 def index_bytes(size: int) -> int:
     """Memory that reading so many bytes through an index takes."""
-    return (size // spacing_of(size) + 2) * _POINT_BYTES + 2 * _BUFFER_BYTES
+    spacing = spacing_of(size)
+    return (size // spacing + 2) * _POINT_BYTES + min(size, spacing) * 9 // 8 + 2 * _BUFFER_BYTES
 
 
 def check_ratio(path: str, stored: int, size: int) -> None:
