@@ -18,6 +18,7 @@ PEERS = SOURCE / "bench" / "peers" / "scripts"
 TESTING = SOURCE / "testing"
 #: The room that imports the extra of its own name.
 DASK = SOURCE / "dask"
+XARRAY = SOURCE / "xarray"
 #: Modules that may import an extra, each inside a function that says what is missing.
 MEDIA = SOURCE / "storage" / "media"
 NIFTI = SOURCE / "storage" / "nifti"
@@ -74,7 +75,7 @@ def files(*excluded: Path) -> list[Path]:
 
 def test_dependencies_are_what_is_imported() -> None:
     modules = set()
-    for file in files(PEERS, TESTING, DASK):
+    for file in files(PEERS, TESTING, DASK, XARRAY):
         optional = {name for name, places in OPTIONAL.items() if file in places}
         modules |= imported(file.read_text()) - optional
     assert distributions(modules) == names(project()["dependencies"])
@@ -82,13 +83,16 @@ def test_dependencies_are_what_is_imported() -> None:
 
 def test_extras_are_what_their_features_import() -> None:
     assert set(project()["optional-dependencies"]) == {
-        *("dask", "filters", "library", "netcdf", "neuro", "parquet", "postgres", "s3", "testing", "tiff", "dev")
+        *("dask", "filters", "library", "netcdf", "neuro", "parquet", "postgres", "s3", "testing", "tiff", "xarray"),
+        "dev",
     }
     core = names(project()["dependencies"])
     testing = set().union(*(imported(file.read_text()) for file in sorted(TESTING.rglob("*.py"))))
     assert distributions(testing) - core == extra("testing")
     used = set().union(*(imported(file.read_text()) for file in sorted(DASK.rglob("*.py"))))
     assert distributions(used) - core == extra("dask") | extra("library") | {"distributed"}
+    with_xarray = set().union(*(imported(file.read_text()) for file in sorted(XARRAY.rglob("*.py"))))
+    assert distributions(with_xarray) - core == extra("xarray")
     for name, places in OPTIONAL.items():
         assert all(name in imported(file.read_text()) for file in places), name
     assert distributions(OPTIONAL) == set().union(*map(extra, ("library", "netcdf", "neuro", "postgres", "s3", "tiff")))
