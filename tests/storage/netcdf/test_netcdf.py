@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -290,3 +291,76 @@ def test_an_unlimited_axis_of_length_0(tmp_path: Path) -> None:
             assert differences(path, tmp_path / f"{kind}{target.name}.nc") == []
         report = reblock.repartition(f"{path}::v", tmp_path / f"{kind}.zarr")
         assert report.measured.bytes_read == 0
+
+
+# ---------------------------------------------------------------- whole files in one run
+@pytest.mark.slow
+def test_forty_variables_in_one_command(tmp_path: Path) -> None:
+    path, rng = tmp_path / "a b.nc", np.random.default_rng(0)
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in {"time": None, "lat": 9, "lon": 8, "level": 2}.items():
+            file.createDimension(name, length)
+        for name, length in {"time": 12, "lat": 9, "lon": 8}.items():
+            coordinate = file.createVariable(name, "f8", (name,))
+            coordinate.units = "hours since 2000-01-01" if name == "time" else "degrees"
+            coordinate[:] = np.arange(length)
+        for number in range(37):
+            kind = ("f4", "i2", "f8", "i4")[number % 4]
+            axes = ("time", "lat", "lon") if number % 3 else ("time", "level", "lat", "lon")
+            fill = -999 if number % 5 else None
+            one = file.createVariable(f"v{number}", kind, axes, zlib=number % 2 == 0, fill_value=fill)
+            one.set_auto_maskandscale(False)
+            one.long_name = f"variable {number}"
+            one.weight = float(number)
+            if kind == "i2":
+                one.scale_factor, one.add_offset = 0.1, 3.0
+            shape = (12, *(len(file.dimensions[axis]) for axis in axes[1:]))
+            one[:] = (rng.standard_normal(shape) * 100).astype(kind)
+    chunks = ["--chunks", "time=-1,lat=4,lon=4", "--memory", "256MiB"]
+    for source, target, options in (
+        (path, tmp_path / "a.zarr", chunks),
+        (path, tmp_path / "b.nc", chunks),
+        (tmp_path / "a.zarr", tmp_path / "c.nc", []),
+        (path, tmp_path / "d.nc", ["--to", "netcdf3"]),
+    ):
+        words = [sys.executable, "-m", "reblock", "run", "--quiet", str(source), str(target), *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    with xarray.open_dataset(path) as wanted:
+        for name in ("a.zarr", "b.nc", "c.nc", "d.nc"):
+            engine = "zarr" if name.endswith(".zarr") else "netcdf4"
+            with xarray.open_dataset(tmp_path / name, engine=engine) as found:
+                assert wanted.identical(found), name
+                assert {key: one.dtype for key, one in found.items()} == {key: wanted[key].dtype for key in wanted}
+    for name in ("b.nc", "c.nc", "d.nc"):
+        assert differences(path, tmp_path / name) == [], name
+
+
+@pytest.mark.parametrize(
+    "broken", ["a dimension that is not there", "a lie about the size", "cut", "a slash", "many attributes"]
+)
+def test_a_broken_file_is_one_line_and_leaves_nothing(tmp_path: Path, broken: str) -> None:
+    make(tmp_path / "a.nc", "NETCDF3_CLASSIC")
+    data = (tmp_path / "a.nc").read_bytes()
+    # The variable `time`: its name, one axis, dimension 0; its attributes; its type, size and place.
+    at = data.index(b"\0\0\0\x04time", data.index(b"\0\0\0\x0b"))
+    if broken == "a dimension that is not there":
+        data = data[: at + 12] + b"\0\0\0\x63" + data[at + 16 :]
+    elif broken == "a lie about the size":
+        where = data.index(b"\0\0\0\x06\0\0\0\x08", at)
+        data = data[:where] + b"\0\0\0\x06\0\0\0\x0c" + data[where + 8 :]
+    elif broken == "a slash":
+        data = data.replace(b"packed", b"pac/ed")
+    elif broken == "many attributes":
+        where = data.index(b"\0\0\0\x0c")
+        data = data[: where + 4] + b"\x7f\xff\xff\xff" + data[where + 8 :]
+    else:
+        data = data[:-30]
+    (tmp_path / "b.nc").write_bytes(data)
+    before = sorted(tmp_path.iterdir())
+    words = [sys.executable, "-m", "reblock", "run", "b.nc", "out.zarr"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "b.nc" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
