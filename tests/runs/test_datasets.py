@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -163,3 +164,54 @@ def test_arrays_in_two_passes() -> None:
             reblock.run(job, progress=progress, cancelled=enough.is_set)
     assert reblock.run(job).digest
     assert reblock.verify("t.zarr", "b.zarr")
+
+
+# ---------------------------------------------------------------- into an existing group
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_array_is_added_to_a_group(version: int) -> None:
+    top = zarr.create_group("g.zarr", zarr_format=version)
+    top.create_array("old", data=np.arange(6), chunks=(2,))
+    top.create_group("ocean")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata("g.zarr")
+    values = np.random.default_rng(1).normal(size=(30, 20))
+    np.save("x.npy", values)
+    for name in ("new", "ocean/salt", "deep/down/salt"):
+        report = reblock.repartition("x.npy", f"g.zarr::{name}", chunks="10,10")
+        assert report.digest == reblock.info(f"g.zarr::{name}")["digest"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = zarr.open_consolidated("g.zarr")
+            np.testing.assert_array_equal(found[name][...], values)
+            np.testing.assert_array_equal(found["old"][...], np.arange(6))
+        again = reblock.repartition("x.npy", f"g.zarr::{name}", chunks="10,10", exist_ok=True)
+        assert again.write_boxes == 0
+    with pytest.raises(reblock.TargetExistsError):
+        reblock.repartition("x.npy", "g.zarr::new", chunks="10,10")
+    reblock.repartition("x.npy", "g.zarr::new", chunks="5,5", overwrite=True)
+    np.testing.assert_array_equal(zarr.open_group("g.zarr", mode="r")["new"][...], values)
+    assert not [path for path in Path("g.zarr").rglob("*") if "reblock-" in path.name or path.name.endswith(".reblock")]
+    with pytest.raises(reblock.UsageError, match="no group"):
+        reblock.repartition("x.npy", "g.zarr::old/below")
+
+
+def test_adding_to_a_group_is_stopped_and_resumed() -> None:
+    np.save("x.npy", np.random.default_rng(1).normal(size=(256, 256)))
+    job, enough = reblock.plan("x.npy", "a.zarr::more/x", chunks="16,16", memory="64KiB"), Event()
+
+    def progress(done: int, whole: int) -> None:
+        if done >= whole // 2:
+            enough.set()
+
+    with pytest.raises(Interrupted):
+        reblock.run(job, progress=progress, cancelled=enough.is_set)
+    assert reblock.verify("a.zarr::v0", "a.zarr::v0")
+    found = reblock.status("a.zarr::more/x")
+    assert found is not None
+    assert found.finished_boxes
+    report = reblock.resume("a.zarr::more/x")
+    assert report is not None
+    assert report.resumed_boxes
+    assert reblock.verify("x.npy", "a.zarr::more/x")
+    assert reblock.status("a.zarr::more/x") is None

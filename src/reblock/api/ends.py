@@ -33,6 +33,7 @@ from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound
 from reblock.planner import AUTO
 from reblock.runs.adopt import Demands
 from reblock.runs.disks import disks_of
+from reblock.runs.inside import place_inside
 from reblock.runs.source import Files
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
@@ -261,7 +262,11 @@ def find_target(request: Request, source_format: str) -> tuple[Location | None, 
     if where is None:
         return None, registry.get(request.to_format or source_format)
     target_medium(where.path)
-    return where, registry.for_target(where.path, request.to_format)
+    kind = registry.for_target(where.path, request.to_format)
+    where, found = place_inside(where, kind)
+    if found is not kind and request.to_format is not None:
+        raise UsageError(f"{option('to_format', request.to_format)}: {where} is inside a group of {found.name}")
+    return where, found
 
 
 def ends_of(request: Request, opened: Store, files: Files, where: Location | None, kind: Format) -> Ends:

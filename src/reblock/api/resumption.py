@@ -18,7 +18,7 @@ from reblock.model import Plan
 from reblock.runs.adopt import Demands
 from reblock.runs.identity import began_with_object
 from reblock.runs.meter import Progress
-from reblock.runs.unfinished import check_known, staging_of
+from reblock.runs.unfinished import check_known, place_of, staging_of
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
 
@@ -48,7 +48,7 @@ def find_job(target: Where) -> tuple[AnyJob, dict[str, Any]] | None:
         )
     planning, running = recalled(asked)
     # The target's current name and place, because its folder may have been moved.
-    given, began = registry.locate(target), Location.parse(planning["target"])
+    given, began = place_of(target), Location.parse(planning["target"])
     path = given.path.rstrip("/") + ("/" if began.is_folder else "")
     request = Request(**{**planning, "target": str(replace(given, path=path, inner=began.inner))})
     try:

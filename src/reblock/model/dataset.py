@@ -179,3 +179,14 @@ class TreeFormat(Format, Protocol):
 
     def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = ...) -> Sequence[str]:
         """What at a path does not belong to the dataset there, in words; it may be replaced if there is nothing."""
+
+
+@runtime_checkable
+class GroupFormat(Protocol):
+    """A format whose groups are folders, in which an array can be added while others are read."""
+
+    def group_format(self, path: str, *, medium: Medium = ...) -> Format | None:
+        """The format for new arrays of the group at a path; None if there is no group."""
+
+    def announce(self, path: str, *, medium: Medium = ...) -> None:
+        """Add what was published at a path to the joint index of the groups above, if there is one."""

@@ -30,6 +30,7 @@ from reblock.model import NO_RECORD, Format, Plan, Record, TreeFormat
 from reblock.runs.adopt import stored_plan
 from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
 from reblock.runs.identity import began_with_object, differences, job_of, source_changed
+from reblock.runs.inside import announce
 from reblock.runs.journal import Journal
 from reblock.runs.making import Making
 from reblock.runs.meter import Meter
@@ -178,6 +179,7 @@ class Attempt:
                 self._check_place()
                 self._make(self._begin() if journal is None else journal)
             journal = self.staging.find_journal()
+        announce(self.target, self.format)
         self._remove_scratch()
         if journal is not None:
             settle_journal(journal, published=self.staging.is_published(journal))

@@ -15,6 +15,7 @@ from reblock.errors import DiskError, ExternalError, FormatError, StorageError, 
 from reblock.model.medium import Medium
 from reblock.runs.disks import listed_folders, settle_disks
 from reblock.runs.identity import began_with_object
+from reblock.runs.inside import place_inside
 from reblock.runs.journal import Journal
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import is_kept_folder, remove_kept
@@ -172,7 +173,16 @@ def settle_journal(journal: Journal, *, published: bool) -> list[str]:
 
 def staging_of(target: Where) -> Staging:
     """The staging folder of the run that makes a target."""
-    return Staging(registry.locate(target).path)
+    return Staging(place_of(target).path)
+
+
+def place_of(target: Where) -> Location:
+    """Where the array of a location is built; one inside an existing group is a target of its own."""
+    where = registry.locate(target)
+    try:
+        return place_inside(where, registry.detect(where.path))[0] if where.inner else where
+    except StorageError:
+        return where  # it does not exist yet
 
 
 def check_known(staging: Staging, target: Where) -> None:

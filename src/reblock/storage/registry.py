@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any
 
 from reblock.errors import FormatError, StorageError, UsageError, option
-from reblock.model.dataset import TreeFormat, TreeStore
+from reblock.model.dataset import GroupFormat, TreeFormat, TreeStore
 from reblock.model.medium import Medium
 from reblock.model.store import Format, Store, Varied
 from reblock.storage.location import Location
@@ -31,7 +31,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.postgres_url import is_database
 from reblock.storage.media.registry import medium_of
-from reblock.storage.media.small import is_folder
+from reblock.storage.media.small import exists, is_folder
 from reblock.storage.signatures import recognise
 
 #: Entry point group of formats.
@@ -207,6 +207,8 @@ def for_target(path: str, to: str | None = None) -> Format:
     if to is not None:
         return get(to)
     name = _of_database(path) or _by_suffix(path)
+    if name is None and (group := _group_above(path)) is not None:
+        return group
     if name is None and path.endswith("/"):
         return get("blocks")
     if name is None:
@@ -216,6 +218,18 @@ def for_target(path: str, to: str | None = None) -> Format:
             f"or name it with {option('to_format')}: {', '.join(file_formats())}"
         )
     return get(name)
+
+
+def _group_above(path: str) -> Format | None:
+    """The format of the group in whose folder a path is."""
+    above, medium = os.path.dirname(path.rstrip("/")), medium_of(path)
+    if not above or not exists(medium, above):
+        return None
+    try:
+        found = detect(above)
+    except (StorageError, UsageError):
+        return None
+    return found.group_format(above, **elsewhere(medium)) if isinstance(found, GroupFormat) else None
 
 
 def locate(text: str | os.PathLike[str]) -> Location:

@@ -23,6 +23,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import check_folder, is_file, new_folder
 from reblock.storage.trees import adapt_arrays, check_names, join
+from reblock.storage.zarr import inside
 from reblock.storage.zarr import shards as zarr_shards
 from reblock.storage.zarr.contents import strangers, tree_strangers
 from reblock.storage.zarr.files import describe
@@ -118,6 +119,13 @@ class ZarrFormat:
 
     def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = LOCAL) -> Sequence[str]:
         return list(tree_strangers(medium, path, tree, medium.roots(path)))
+
+    def group_format(self, path: str, *, medium: Medium = LOCAL) -> TreeFormat | None:
+        version = inside.group_version(path, medium)
+        return None if version is None else FORMAT if version == 3 else FORMAT2
+
+    def announce(self, path: str, *, medium: Medium = LOCAL) -> None:
+        inside.announce(path, medium)
 
     # ---------------------------------------------------------------- arrays
     def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:  # noqa: ARG002 - links are followed anyway
