@@ -25,6 +25,7 @@ _NOTHING = "a dry run: nothing was written"
       reblock run 'era5_*.nc::t2m' t2m.zarr --concat time --chunks time=-1,latitude=32,longitude=32
       reblock run 'slices/*.tif' scan.zarr --stack z
       reblock run scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
+      reblock run era5.nc era5.zarr --chunks time=-1,latitude=32,longitude=32
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
@@ -86,6 +87,9 @@ def command(
     **wanted: Any,
 ) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
+
+    SRC may also be a dataset, a file or group with many arrays: each named axis of --chunks, --shards and --region applies
+    wherever it occurs, and all arrays share one budget, one journal and one report.
 
     DST appears only when it is complete. SRC is never written. The same command again, or `reblock resume DST`, resumes
     a run that was interrupted, killed or failed.
