@@ -11,8 +11,8 @@ import click
 
 #: Our command for each name that other programs use.
 COMMANDS: Mapping[str, str] = {
-    **dict.fromkeys(("convert", "rechunk", "repartition", "copy", "cp", "transform", "write", "split", "merge"), "run"),
-    **dict.fromkeys(("nccopy", "h5repack", "transpose", "crop", "extract", "reblock", "start", "execute"), "run"),
+    **dict.fromkeys(("convert", "rechunk", "repartition", "copy", "cp", "transform", "write"), "run"),
+    **dict.fromkeys(("nccopy", "h5repack", "transpose", "crop", "reblock", "start", "execute"), "run"),
     **dict.fromkeys(("diff", "compare", "cmp", "check", "equal", "test", "validate", "digest", "hash"), "verify"),
     **dict.fromkeys(("ls", "show", "describe", "inspect", "header", "dump", "ncdump", "h5ls", "h5dump", "cat"), "info"),
     **dict.fromkeys(("explain", "dry-run", "estimate", "cost", "simulate", "price"), "plan"),

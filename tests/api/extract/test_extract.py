@@ -135,6 +135,11 @@ def test_several_regions_are_a_dataset(tmp_path: Path, ending: str, outside: str
     assert sorted(os.listdir(tmp_path)) == ["a.zarr", f"balls{ending}"]
     with pytest.raises(TargetExistsError):
         reblock.extract(source, target, spheres=spheres)
+    if ending == ".h5":
+        opened.close()
+    reblock.extract(source, target, spheres=spheres[:2], overwrite=True)
+    again: Any = zarr.open_group(target, mode="r") if ending == ".zarr" else h5py.File(target)
+    assert sorted(again) == ["sphere_0", "sphere_1"]
 
 
 def test_one_region_is_an_array(tmp_path: Path) -> None:

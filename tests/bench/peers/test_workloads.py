@@ -22,6 +22,8 @@ def test_workloads_are_the_ones_of_the_bars() -> None:
         "W5": (2 << 30, 512, 0.8, ("cp",)),
         "W6": (256 << 20, 128, 0.6, ("tensorstore", "zarrs")),
         "W6-shards": (256 << 20, 128, 0.6, ("tensorstore", "zarrs")),
+        "nifti-split": (1 << 30, 512, 0.5, ("nibabel",)),
+        "nifti-merge": (1 << 30, 512, 0.5, ("nibabel",)),
     }
     assert BY_NAME["W6-shards"].shards == (256, 256, 256)
     assert {name for w in WORKLOADS for name in w.bar.references} <= {c.name for c in CONTENDERS}

@@ -55,10 +55,11 @@ class Contender:
 
 _ZARR = ("zarr",)
 _ALL = ("zarr", "hdf5")
+_VOLUMES = ("nifti", "niblocks")
 
 #: All contenders, reblock first.
 CONTENDERS = (
-    Contender("reblock", "reblock", _ALL, ("reblock",)),
+    Contender("reblock", "reblock", (*_ALL, *_VOLUMES), ("reblock",)),
     Contender("cp", "tools", _ALL, program="cp", debian="coreutils", copies=True),
     Contender("zarr-python", "zarr_python", _ZARR, ("zarr",)),
     Contender("zarrs", "zarrs", _ZARR, ("zarrs", "zarr"), ("zarrs", "zarr>=3.1")),
@@ -71,6 +72,7 @@ CONTENDERS = (
     Contender("cubed", "cubed", _ZARR, ("cubed", "zarr"), ("cubed", "zarr>=3.1")),
     Contender("h5py", "h5py", ("hdf5",), ("h5py",)),
     Contender("h5repack", "tools", ("hdf5",), program="h5repack", debian="hdf5-tools"),
+    Contender("nibabel", "nibabel", _VOLUMES, ("nibabel",)),
     Contender("nccopy", "tools", ("hdf5",), program="nccopy", debian="netcdf-bin"),
 )
 

@@ -30,7 +30,7 @@ MAX_SECONDS = 1800.0
 _POLL_SECONDS = 0.02
 
 #: Suffixes of array names by format.
-_SUFFIXES = {"npy": ".npy", "hdf5": ".h5", "zarr": ".zarr", "zarr2": ".zarr"}
+_SUFFIXES = {"npy": ".npy", "hdf5": ".h5", "zarr": ".zarr", "zarr2": ".zarr", "nifti": ".nii", "niblocks": ""}
 _SCRIPT = os.path.join(scripts.__path__[0], "__main__.py")
 
 

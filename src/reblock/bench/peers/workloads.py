@@ -49,11 +49,11 @@ class Workload:
     dtype: str
     """Element type."""
     source_format: str
-    """zarr, npy or hdf5."""
+    """zarr, npy, hdf5, nifti, or niblocks: a folder with a NIfTI file for each block."""
     source_chunks: Lengths
     """Chunks of the source; rows for a contiguous source."""
     target_format: str
-    """zarr or hdf5."""
+    """zarr, hdf5, nifti or niblocks."""
     chunks: Lengths
     """Chunks of the target."""
     memory_bytes: int
@@ -79,7 +79,7 @@ class Workload:
     @property
     def title(self) -> str:
         """One line that describes it."""
-        before = "" if self.source_format == "npy" else f" {lengths_text(self.source_chunks)}"
+        before = "" if self.source_format in ("npy", "nifti") else f" {lengths_text(self.source_chunks)}"
         shards = f" in shards of {lengths_text(self.shards)}" if self.shards else ""
         codec = "" if self.codec == "none" else f", {self.codec}"
         return (
@@ -165,6 +165,28 @@ WORKLOADS = (
     Workload("W5", (32768, 8192), "<f8", "npy", (1, 8192), "zarr", (1024, 128), 512 << 20, Bar(0.8, ("cp",))),
     _SMALL,
     replace(_SMALL, name="W6-shards", chunks_per_shard=(4, 16, 2)),
+    Workload(
+        "nifti-split",
+        (1024, 512, 512),
+        "<f4",
+        "nifti",
+        (1024, 512, 1),
+        "niblocks",
+        (64, 64, 64),
+        512 << 20,
+        Bar(0.5, ("nibabel",)),
+    ),
+    Workload(
+        "nifti-merge",
+        (1024, 512, 512),
+        "<f4",
+        "niblocks",
+        (64, 64, 64),
+        "nifti",
+        (1024, 512, 1),
+        512 << 20,
+        Bar(0.5, ("nibabel",)),
+    ),
 )
 
 

@@ -5,7 +5,10 @@ Values are multiples of a step, as measurements are, and the noise is a few step
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -30,6 +33,8 @@ def run(job: PeerJob) -> dict[str, Any]:
             header = {"descr": np.dtype(job.dtype).str, "fortran_order": False, "shape": job.shape}
             np.lib.format.write_array_header_1_0(file, header)
             file.writelines(values.data for _, values in slabs(job))
+    elif job.target_format in ("nifti", "niblocks"):
+        _make_volume(job)
     elif job.target_format == "hdf5":
         with h5py.File(job.target, "w") as file:
             dataset = create_dataset(file, job, job.source_chunks)
@@ -40,6 +45,21 @@ def run(job: PeerJob) -> dict[str, Any]:
         for planes, values in slabs(job):
             array[planes] = values
     return {}
+
+
+def _make_volume(job: PeerJob) -> None:
+    """A volume in NIfTI, or its blocks."""
+    # Loaded here: an extra that other workloads do not need.
+    volumes = import_module("reblock.bench.peers.scripts.nibabel")
+    whole = job.target if job.target_format == "nifti" else os.path.join(job.scratch, "whole.nii")
+    volumes.make_volume(whole, job.shape, job.dtype)
+    # The first axis is the fastest, so the file is that of the transposed array.
+    turned = replace(job, shape=job.shape[::-1], source_chunks=(1, *job.shape[1::-1]))
+    with open(whole, "ab") as file:
+        file.writelines(values.data for _, values in slabs(turned))
+    if job.target_format == "niblocks":
+        volumes.split(whole, job.target, job.source_chunks)
+        os.remove(whole)
 
 
 def slabs(job: PeerJob) -> Iterator[tuple[slice, npt.NDArray[Any]]]:

@@ -7,6 +7,7 @@ from typing import Any
 import h5py
 import numcodecs.blosc
 
+from reblock.api.blocks import merge, split
 from reblock.api.running import repartition
 from reblock.bench.peers.scripts.job import DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import measure
@@ -19,6 +20,15 @@ LOADED = (h5py, numcodecs.blosc, *map(registry.get, registry.file_formats()), st
 
 def run(job: PeerJob) -> dict[str, Any]:
     """Plan and run."""
+    how: dict[str, Any] = {"memory": job.memory_bytes, "scratch": job.scratch}
+    if job.target_format == "niblocks":
+        pattern = "b_{0}_{1}_{2}.nii"
+        return measure(
+            lambda: split(job.source, job.target, chunks=job.chunks, block_format="nii", pattern=pattern, **how)
+        )
+    if job.source_format == "niblocks":
+        # As if other programs had made the blocks: there is no manifest.
+        return measure(lambda: merge(job.source, job.target, **how))
     inner = f"::/{DATASET}" if job.source_format == "hdf5" else ""
     return measure(
         lambda: repartition(

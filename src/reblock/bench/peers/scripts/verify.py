@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import h5py
@@ -33,7 +34,7 @@ def size_of(path: str) -> int:
 
 def _layout(job: PeerJob) -> str:
     """Differences of shape, dtype, chunks, shards and codec from the job; empty if there are none."""
-    if job.target_format == "npy":
+    if job.target_format in ("npy", "nifti", "niblocks"):
         return ""
     found: dict[str, Any]
     wanted = {"shape": job.shape, "dtype": np.dtype(job.dtype), "chunks": job.chunks, "shards": job.shards}
@@ -63,6 +64,11 @@ def _values(job: PeerJob) -> str:
     if job.target_format == "hdf5":
         with h5py.File(job.source, "r") as one, h5py.File(job.target, "r") as two:
             return _differ(job, one[DATASET], two[DATASET])
+    if job.target_format in ("nifti", "niblocks"):
+        volumes = import_module("reblock.bench.peers.scripts.nibabel")
+        one = volumes.open_volume(job.source, job.source_format, job, job.source_chunks)
+        two = volumes.open_volume(job.target, job.target_format, job, job.chunks)
+        return _differ(job, one, two)
     target = replace(job, source=job.target, source_format=job.target_format)
     return _differ(job, open_source(job), open_source(target))
 
