@@ -187,7 +187,7 @@ class RegionReader:
             boxes, owners = self._object_pieces(dataset)
             sizes = [self._bytes(owner, box) for (owner, _), box in zip(owners, boxes, strict=True)]
             plan = self._plan(boxes, sizes, beside=beside)
-        staging = Staging(dataset.target.path, overwrite=overwrite)
+        staging = Staging(dataset.target.path, overwrite=overwrite, dataset=True)
         need = dataset.need(staging)
         notes = [*dataset.notes, *check_target(self.view.store, dataset.target, staging, [need], table=False)]
         if dry_run:

@@ -184,7 +184,7 @@ def staged(staging: Staging, *, table: bool) -> Iterator[None]:
             staging.remove()
             raise
         if not table and staging.workspace.has_target:
-            check_replaceable(staging.target)
+            check_replaceable(staging.target, dataset=True)
         staging.publish()
         staging.remove(finished=True)
 
