@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Rewrite the array SRC as DST: other chunks, format, axis order, region, codec or dtype.
 
-    SRC may also be a dataset, a file or group with many arrays: each named axis of --chunks, --shards and --region applies
-    wherever it occurs, and all arrays share one budget, one journal and one report.
+    SRC may also be a dataset, a file or group with many arrays: each named axis of --chunks, --shards and --region
+    applies wherever it occurs, and all arrays share one budget, one journal and one report.
 
     DST appears only when it is complete. SRC is never written. The same command again, or `reblock resume DST`, resumes
     a run that was interrupted, killed or failed.
