@@ -25,6 +25,7 @@ from reblock.model.store import ChunkLimits, Store
 from reblock.storage.checks import show
 from reblock.storage.hdf5.file import failures, parts_of, signature_offset
 from reblock.storage.hdf5.format import FORMAT as HDF5
+from reblock.storage.hdf5.redo import recover
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.store import Hdf5Store
 from reblock.storage.hdf5.tree import Hdf5Tree
@@ -205,6 +206,8 @@ class NetcdfFormat:
         """Continue a variable as the last checkpoint left it."""
         _require_local(path, medium)
         name = "/".join(parts_of(inner)) or VARIABLE
+        # A checkpoint that was interrupted is completed before anything is read.
+        recover(path)
         return _named(HDF5.reopen(path, _stored_name(path, name), schema, medium=medium), path, name)
 
     def create_tree(self, path: str, inner: str, tree: Tree, *, medium: Medium = LOCAL) -> None:
