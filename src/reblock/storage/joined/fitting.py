@@ -19,7 +19,7 @@ MEANING = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "mis
 _GAP = 1.5
 
 
-class Member(NamedTuple):
+class JoinedMember(NamedTuple):
     """An array that is to be joined, with its place along the axis."""
 
     path: str
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 # ---------------------------------------------------------------- do they fit?
-def check_member(member: Member, first: Member, axis: int) -> None:
+def check_member(member: JoinedMember, first: JoinedMember, axis: int) -> None:
     """FormatError if an array differs from the first by more than its length along an axis; -1 = nothing may differ."""
     one, other = member.store, first.store
     schemas = one.schema, other.schema
@@ -91,14 +91,14 @@ def same(one: Any, other: Any) -> bool:
         return bool(one == other)
 
 
-def lost_attributes(member: Member, first: Member) -> list[str]:
+def lost_attributes(member: JoinedMember, first: JoinedMember) -> list[str]:
     """Names of attributes that differ from those of the first array."""
     mine, theirs = member.store.schema.attributes, first.store.schema.attributes
     return [name for name in dict.fromkeys([*theirs, *mine]) if not same(mine.get(name), theirs.get(name))]
 
 
 # ---------------------------------------------------------------- their order
-def in_order(members: Sequence[Member], axis: str) -> Sequence[Member]:
+def in_order(members: Sequence[JoinedMember], axis: str) -> Sequence[JoinedMember]:
     """Members by their coordinate, if all have one; FormatError for overlaps and gaps."""
     having = [member for member in members if member.coordinate is not None and member.coordinate.size]
     if not having or _is_placeholder(members):
@@ -122,7 +122,7 @@ def in_order(members: Sequence[Member], axis: str) -> Sequence[Member]:
     return [*found, *(member for member in members if member not in having)] if len(having) < len(members) else found
 
 
-def _is_placeholder(members: Sequence[Member]) -> bool:
+def _is_placeholder(members: Sequence[JoinedMember]) -> bool:
     """Whether all files have the same numbers without units, which say nothing about their order."""
     first = members[0].coordinate
     return first is not None and all(
@@ -130,12 +130,12 @@ def _is_placeholder(members: Sequence[Member]) -> bool:
     )
 
 
-def _values(member: Member) -> npt.NDArray[Any]:
+def _values(member: JoinedMember) -> npt.NDArray[Any]:
     assert member.coordinate is not None
     return member.coordinate
 
 
-def _direction(members: Sequence[Member], axis: str) -> int:
+def _direction(members: Sequence[JoinedMember], axis: str) -> int:
     """1 if coordinates increase, -1 if they decrease."""
     found = set()
     for member in members:
@@ -148,7 +148,7 @@ def _direction(members: Sequence[Member], axis: str) -> int:
     return found.pop() if found else 1
 
 
-def _check_steps(members: Sequence[Member], axis: str, direction: int) -> None:
+def _check_steps(members: Sequence[JoinedMember], axis: str, direction: int) -> None:
     """FormatError where files overlap, or where the step between two is larger than steps elsewhere."""
     ends = [direction * _values(member)[[0, -1]].astype(np.float64) for member in members]
     between = [float(after[0] - before[1]) for before, after in pairwise(ends)]

@@ -11,7 +11,7 @@ from reblock.geometry.notation import parse_axis
 from reblock.model.schema import NO_RECORD, Schema
 from reblock.model.store import Scattered, Store
 from reblock.storage import registry
-from reblock.storage.joined.fitting import Member, check_member, in_order, lost_attributes
+from reblock.storage.joined.fitting import JoinedMember, check_member, in_order, lost_attributes
 from reblock.storage.joined.pattern import STACK, JoinedLocation
 from reblock.storage.joined.reading import read_values
 from reblock.storage.joined.roots import JoinedRoots
@@ -37,7 +37,7 @@ def axis_of(where: JoinedLocation, schema: Schema) -> int:
     return parse_axis(where.axis, schema.ndim, schema.axes)
 
 
-def join(where: JoinedLocation, members: Sequence[Member], allow: Sequence[str]) -> JoinedStore:
+def join(where: JoinedLocation, members: Sequence[JoinedMember], allow: Sequence[str]) -> JoinedStore:
     """One array; FormatError if members do not fit together, with the file named."""
     axis, stacked = axis_of(where, members[0].store.schema), where.how == STACK
     first = members[0]
@@ -99,14 +99,14 @@ def _summed(names: Mapping[str, None]) -> list[str]:
 
 
 # ---------------------------------------------------------------- coordinates
-def find_member(path: str, where: JoinedLocation, format: str | None, allow: Sequence[str]) -> Member:
+def find_member(path: str, where: JoinedLocation, format: str | None, allow: Sequence[str]) -> JoinedMember:
     """An array with its coordinate along the axis, if there is one."""
     store = registry.open(str(Location(path, where.inner)), format, allow)
-    found = Member(path, store)
+    found = JoinedMember(path, store)
     if where.how == STACK or store.schema.axes is None:
         return found
     name = store.schema.axes[axis_of(where, store.schema)]
-    bare: Member | None = None
+    bare: JoinedMember | None = None
     for one in (name, *_auxiliary(store)):
         coordinate = _beside(path, store, one, format, allow)
         if coordinate is None or not _is_along(coordinate, name, store):
@@ -120,7 +120,7 @@ def find_member(path: str, where: JoinedLocation, format: str | None, allow: Seq
     return bare or found
 
 
-def coordinate_of(member: Member, coordinate: Store, name: str) -> Member:
+def coordinate_of(member: JoinedMember, coordinate: Store, name: str) -> JoinedMember:
     """A member with the values of a coordinate; without them if these are not numbers, or too many."""
     if coordinate.layout.dtype.kind not in "iuf" or coordinate.layout.nbytes > _MAX_COORDINATE_BYTES:
         return member

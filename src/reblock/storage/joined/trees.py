@@ -20,7 +20,7 @@ from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import Store
 from reblock.storage import registry
-from reblock.storage.joined.fitting import Member, in_order, same
+from reblock.storage.joined.fitting import JoinedMember, in_order, same
 from reblock.storage.joined.opening import coordinate_of, join, open_joined
 from reblock.storage.joined.pattern import STACK, JoinedLocation
 from reblock.storage.joined.reading import read_values
@@ -71,7 +71,7 @@ def _parse(location: str) -> JoinedLocation:
 
 def _ordered(paths: Sequence[str], trees: Sequence[TreeStore], named: Sequence[str], axis: str) -> list[int]:
     """Numbers of the datasets, in the order of a coordinate along the axis, if there is one."""
-    members: list[Member] = []
+    members: list[JoinedMember] = []
     for path, tree in zip(paths, trees, strict=True):
         if missing := next((name for name in named if name not in tree.tree.arrays), None):
             raise FormatError(f"{path}: there is no array {missing!r}, which {paths[0]} has")
@@ -80,18 +80,18 @@ def _ordered(paths: Sequence[str], trees: Sequence[TreeStore], named: Sequence[s
     return [places[id(member.store)] for member in in_order(members, axis)]
 
 
-def _coordinate(path: str, tree: TreeStore, named: Sequence[str], axis: str) -> Member:
+def _coordinate(path: str, tree: TreeStore, named: Sequence[str], axis: str) -> JoinedMember:
     """The coordinate along the axis: its own, or another one of the dataset that has units."""
     schemas = tree.tree.arrays
     own = [name for name in named if name.rpartition("/")[2] == axis]
     others = [name for name in named if name not in own and schemas[name].ndim == 1 and _is_time(schemas[name])]
-    bare: Member | None = None
+    bare: JoinedMember | None = None
     for name in (*own, *others):
-        found = coordinate_of(Member(path, tree.array(name)), tree.array(name), name.rpartition("/")[2])
+        found = coordinate_of(JoinedMember(path, tree.array(name)), tree.array(name), name.rpartition("/")[2])
         if found.units is not None:
             return found
         bare = bare or found
-    return bare or Member(path, tree.array(named[0]))
+    return bare or JoinedMember(path, tree.array(named[0]))
 
 
 def _is_time(schema: Schema) -> bool:
@@ -183,7 +183,7 @@ class JoinedTree:
         if not self._is_joined(self.members[0].tree.arrays[name]):
             return stores[0]
         inner = "/".join(filter(None, (self.where.inner, name)))
-        members = [Member(path, store) for path, store in zip(self.member_paths, stores, strict=True)]
+        members = [JoinedMember(path, store) for path, store in zip(self.member_paths, stores, strict=True)]
         return join(replace(self.where, inner=inner), members, self.allow)
 
     def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:
