@@ -6,6 +6,7 @@ This runs in the process that reads other people's files; its result is JSON, no
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from reblock.errors import FormatError, ReblockError
@@ -22,7 +23,7 @@ _DEEPEST = 64
 _LIST = "DIMENSION_LIST"
 
 
-def survey(file: Any, shown: str, inner: str) -> list[dict[str, Any]]:
+def survey(file: Any, shown: str, inner: str) -> Iterator[dict[str, Any]]:
     """The nodes below a group, and the group itself, parents first; members in the order of their creation if known.
 
     Elsewhere if the path leads into another file.
@@ -31,32 +32,32 @@ def survey(file: Any, shown: str, inner: str) -> list[dict[str, Any]]:
     top = resolve(file, shown, parts_of(inner))
     if not isinstance(top, h5py.Group):
         raise FormatError(f"{shown}::{inner} is a dataset, not a group")
-    nodes: list[dict[str, Any]] = []
+    count = 0
     seen = {h5py.h5o.get_info(top.id).addr}
     todo = deque([("", top)])
     while todo:
         name, here = todo.popleft()
-        nodes.append({"name": name, "kind": "group", "record": read_record(here), **_attributes(here)})
+        yield {"name": name, "kind": "group", "record": read_record(here), **_attributes(here)}
         for child in _members(here):
             path = f"{name}/{child}" if name else child
-            if len(nodes) + len(todo) > MANY_NODES or path.count("/") > _DEEPEST:
+            count += 1
+            if count > MANY_NODES or path.count("/") > _DEEPEST:
                 raise FormatError(f"{shown}: more than {MANY_NODES:,} objects, or groups nested deeper than {_DEEPEST}")
             link = here.id.links.get_info(child.encode("utf-8", "surrogateescape"))
             if link.type != h5py.h5l.TYPE_HARD:
-                nodes.append({"name": path, "kind": "link"})
+                yield {"name": path, "kind": "link"}
                 continue
             if link.u in seen:
-                nodes.append({"name": path, "kind": "again"})
+                yield {"name": path, "kind": "again"}
                 continue
             seen.add(link.u)
             node = here[child]
             if isinstance(node, h5py.Group):
                 todo.append((path, node))
             elif isinstance(node, h5py.Dataset):
-                nodes.append({"name": path, "kind": "dataset", "address": link.u, **_dataset(node, f"{shown}::{path}")})
+                yield {"name": path, "kind": "dataset", "address": link.u, **_dataset(node, f"{shown}::{path}")}
             else:
-                nodes.append({"name": path, "kind": "type"})
-    return nodes
+                yield {"name": path, "kind": "type"}
 
 
 def _attributes(node: Any) -> dict[str, Any]:
