@@ -58,7 +58,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "source missing": (["nope.npy", "y.zarr", *CHUNKS], "DiskError", "nope.npy"),
     "source name empty": (["", "y.zarr", *CHUNKS], "UsageError", "empty"),
     "inner path missing": (["good.h5::nope", "y.zarr", *CHUNKS], "", "nope"),
-    "source a URL": (["s3://bucket/x.zarr", "y.zarr", *CHUNKS], "UsageError", "URL"),
+    "source a URL": (["ftp://host/x.zarr", "y.zarr", *CHUNKS], "UsageError", "URL"),
     # unknown formats
     "content unknown": (["file.bin", "y.zarr", *CHUNKS], "FormatError", "--from"),
     "folder without an array": (["folder", "y.zarr", *CHUNKS], "FormatError", "folder"),

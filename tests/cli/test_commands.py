@@ -187,7 +187,7 @@ def test_info(ask: Ask, call: Call, sample: Any) -> None:
     ask("run", "x.npy", "y.zarr", "--chunks", "7,11")
     found = ask("info", "y.zarr")
     keys = ["format", "shape", "dtype", "chunks", "shards", "order", "codec", "fill_value", "axes", "attributes"]
-    assert set(found) == {*keys, "digest"}
+    assert set(found) == {*keys, "digest", "disks"}
     assert (found["format"], found["shape"], found["chunks"], found["dtype"]) == ("zarr", [20, 30], [7, 11], "<i4")
     shown = call("info", "y.zarr").stdout
     assert "20 × 30" in shown
@@ -355,7 +355,7 @@ def test_defaults_in_the_help_are_those_of_the_api(call: Call) -> None:
         for option in command.params:
             if not isinstance(option, click.Option) or option.is_flag:
                 continue
-            if option.name in ("scratch", "save", "plan_file"):
+            if option.name in ("scratch", "save", "plan_file", "storage_option", "workers", "cluster"):
                 continue
             assert option.name in taken, option.name
             assert option.default is None or option.default is click.core.UNSET

@@ -169,7 +169,7 @@ ATTEMPTS: dict[str, Callable[[], Any]] = {
     "chunks for Blosc of 2 GiB and more": lambda: large("t.zarr", "blosc:zstd:3:shuffle"),
     "checksums in npy and block folders": lambda: target("t.npy", checksum=True),
     "an inner path in a block folder or npy file": inner,
-    "URLs": lambda: target("s3://bucket/t.zarr"),
+    "URLs of other kinds, such as `ftp://`": lambda: target("ftp://host/t.zarr"),
 }
 
 
