@@ -104,22 +104,17 @@ def find_blocks(
 
 def _open_all(folder: str, names: Sequence[str], format: Format, roots: Roots | None, medium: Medium) -> list[_Block]:
     known: dict[tuple[int, bytes], _Block] = {}
+    lengths: set[int] = set()
     blocks = []
     for name in names:
         path = os.path.join(folder, name)
-        size = medium.status(path, roots=roots).size
-        same = next(
-            (
-                block
-                for (length, head), block in known.items()
-                if length == size and read_head(medium, path, len(head), roots)[0] == head
-            ),
-            None,
-        )
+        head, size = read_head(medium, path, max(lengths, default=0), roots)
+        same = next((known[key] for length in lengths if (key := (size, head[:length])) in known), None)
         if same is None:
-            same = _open(path, name, format, roots, medium)
+            same = _open(path, name, format, medium)
             if not _has_tail(same, size) and len(known) < _MOST_HEADS:
                 known[size, read_head(medium, path, same.offset, roots)[0]] = same
+                lengths.add(same.offset)
         blocks.append(same._replace(name=name))
     return blocks
 
@@ -129,8 +124,7 @@ def _has_tail(block: _Block, size: int) -> bool:
     return size != block.offset + int(np.prod(block.shape, dtype=object)) * block.dtype.itemsize
 
 
-def _open(path: str, name: str, format: Format, roots: Roots | None, medium: Medium) -> _Block:
-    medium.status(path, roots=roots)
+def _open(path: str, name: str, format: Format, medium: Medium) -> _Block:
     store = format.open(path, "", **registry.elsewhere(medium))
     run = elements_run(store)
     if run is None:
