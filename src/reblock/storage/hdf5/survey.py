@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reblock.errors import FormatError, ReblockError
+from reblock.storage.hdf5.axes import KnownMembers
 from reblock.storage.hdf5.file import FAILURES, library, parts_of, resolve
 from reblock.storage.hdf5.metadata import facts_of, read_attributes, read_record
 from reblock.storage.hdf5.plugins import load_plugins
@@ -33,6 +34,7 @@ def survey(file: Any, shown: str, inner: str) -> Iterator[dict[str, Any]]:
     if not isinstance(top, h5py.Group):
         raise FormatError(f"{shown}::{inner} is a dataset, not a group")
     count = 0
+    known: KnownMembers = {}
     seen = {h5py.h5o.get_info(top.id).addr}
     todo = deque([("", top)])
     while todo:
@@ -55,7 +57,7 @@ def survey(file: Any, shown: str, inner: str) -> Iterator[dict[str, Any]]:
             if isinstance(node, h5py.Group):
                 todo.append((path, node))
             elif isinstance(node, h5py.Dataset):
-                yield {"name": path, "kind": "dataset", "address": link.u, **_dataset(node, f"{shown}::{path}")}
+                yield {"name": path, "kind": "dataset", "address": link.u, **_dataset(node, f"{shown}::{path}", known)}
             else:
                 yield {"name": path, "kind": "type"}
 
@@ -69,13 +71,13 @@ def _attributes(node: Any) -> dict[str, Any]:
     }
 
 
-def _dataset(dataset: Any, where: str) -> dict[str, Any]:
+def _dataset(dataset: Any, where: str, known: KnownMembers) -> dict[str, Any]:
     """A dataset: its facts, or why there are none; and its scales by their addresses."""
     found: dict[str, Any] = {"facts": None, "table": None, "why": "", "shape": dataset.shape, "chunks": dataset.chunks}
     try:
         load_plugins(dataset, where)
         found["table"] = table_facts(dataset)
-        found["facts"] = facts_of(dataset, where) if found["table"] is None else None
+        found["facts"] = facts_of(dataset, where, known) if found["table"] is None else None
     except ReblockError as error:
         found["why"] = error.message.removeprefix(f"{where}: ").removeprefix(f"{where} ")
     found["unlimited"] = [limit is None for limit in dataset.maxshape or ()]
