@@ -39,7 +39,7 @@ from reblock.cli.application import application
         (("verify", "a", "b", "--crop", "1:2"), "--region"),
         (("info", "a", "--compressor", "x"), None),
         (("frobnicate",), None),
-        (("run", "a", "b", "--frobnicate"), None),
+        (("run", "a", "b", "--xyzzyq"), None),
     ],
 )
 def test_hints(call: Callable[..., Any], words: tuple[str, ...], meant: str | None) -> None:

@@ -242,7 +242,7 @@ def _deep(folder: Path) -> None:
             group = group.create_group("g")
 
 
-add("hard-link-loop", _hard_loop, "FormatError", inner="", quick=True)
+add("hard-link-loop", _hard_loop, "", "FormatError", inner="", quick=True)
 add("hard-link-loop-found", _hard_loop_found, "", inner="", quick=True)
 add("soft-link-loop", _soft_loop, "FormatError")
 add("soft-link-chain", _soft_chain, "FormatError")

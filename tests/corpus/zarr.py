@@ -303,7 +303,7 @@ def _group(folder: Path) -> str:
     return "x.zarr"
 
 
-@case("zarr3/group-of-long-documents", "FormatError", quick=True)
+@case("zarr3/group-of-long-documents", "", "FormatError")
 def _documents(folder: Path) -> str:
     """A search for arrays does not read megabytes for each folder."""
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}

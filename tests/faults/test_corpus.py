@@ -99,7 +99,7 @@ def test_the_rest(case: Case, tmp_path: Path, worker: Worker) -> None:
 
 def test_every_format_has_hostile_cases() -> None:
     formats = {name.partition("/")[0] for name in CASES}
-    assert formats == {"npy", "blocks", "zarr2", "zarr3", "hdf5"}
+    assert formats == {"npy", "blocks", "zarr2", "zarr3", "hdf5", "tiff"}
     assert all(sum(case.quick for case in CASES.values() if case.name.startswith(name)) > 5 for name in formats)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import prod
 from time import perf_counter
 from typing import Any, overload
 
 from reblock.api.array import ArraySource
-from reblock.api.crews import check_crew, open_crew, shared_job
 from reblock.api.dataset_job import AnyJob, DatasetJob
 from reblock.api.ends import AnySource
 from reblock.api.job import Job
@@ -112,11 +112,15 @@ def run(
     Client, or any `concurrent.futures.Executor`) carry out the tasks of the plan, each within the memory budget. They
     must see source and target under the same names.
     """
-    with open_crew(executor, workers, cluster) as crew:
+    if not (executor or workers or cluster):
+        return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, cancelled)
+    # Processes and clusters take long to load.
+    crews = import_module("reblock.api.crews")
+    with crews.open_crew(executor, workers, cluster) as crew:
         if crew is not None:
-            shared = {name: shared_job(one, crew.workers) for name, one in jobs_of(job).items()}
+            shared = {name: crews.shared_job(one, crew.workers) for name, one in jobs_of(job).items()}
             for one in list(shared.values())[:1]:
-                check_crew(crew, one)
+                crews.check_crew(crew, one)
             job = job.with_jobs(shared) if isinstance(job, DatasetJob) else shared[""]
         return _run(job, RunOptions(overwrite, exist_ok, scratch, digest, crew), progress, cancelled)
 

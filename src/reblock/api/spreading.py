@@ -46,6 +46,8 @@ def _parts(one: Where) -> list[str]:
 
 def allowed_folders(allow_external: Sequence[Where], disks: DisksGiven | None) -> tuple[Where, ...]:
     """The folders from which parts of a source may be read."""
+    if isinstance(allow_external, str | os.PathLike):
+        raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
     return (*allow_external, *parse_disks(disks))
 
 

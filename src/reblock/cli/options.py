@@ -23,6 +23,10 @@ _SPELLED = {
     "plan_file": "--plan",
     "storage_options": "--storage-option",
     "result": "--as",
+    "regions": "--region",
+    "spheres": "--sphere",
+    "sphere_files": "--spheres",
+    "masks": "--mask",
 }
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

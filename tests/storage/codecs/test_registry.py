@@ -23,6 +23,7 @@ NEEDED = {
     "quantize": {"digits": 3, "dtype": "<f4"},
     "astype": {"encode_dtype": "<f8", "decode_dtype": "<f4"},
     "bitround": {"keepbits": 10},
+    "predictor": {"kind": "floating", "samples": 1, "width": 10},
 }
 
 

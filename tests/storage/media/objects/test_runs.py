@@ -97,7 +97,7 @@ def test_a_lock_outlives_its_owner_for_a_lease(bucket: str, monkeypatch: pytest.
     time.sleep(1.2)
     with pytest.raises(StorageError, match="could not be renewed"):
         medium.write(f"{target}/chunk", [b"late"])
-    time.sleep(2.5)
+    time.sleep(4.5)
     medium.hold(target, None)
     with two:
         medium.write(f"{target}/chunk", [b"new"])
