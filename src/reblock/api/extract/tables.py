@@ -131,6 +131,9 @@ class TableStream(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
+    def flush(self) -> None:
+        """Nothing waits here; a library may also ask after a table was given up and closed."""
+
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         if self._handle is not None:
