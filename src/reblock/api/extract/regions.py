@@ -176,7 +176,7 @@ def check_regions(found: list[Region]) -> list[Region]:
     """Regions, if there are some and their names differ."""
     if not found:
         raise UsageError(
-            f"no regions: give {option('region')}, {option('sphere')}, {option('spheres')} or {option('mask')}"
+            f"no regions: give {option('regions')}, {option('spheres')}, {option('sphere_files')} or {option('masks')}"
         )
     if len(found) > MAX_REGIONS:
         raise UsageError(f"{len(found):,} regions, the limit is {MAX_REGIONS:,}")
