@@ -53,7 +53,8 @@ def test_tables_of_zarr_python(tmp_path: Path, version: int) -> None:
             continue
         assert found.rows(name, 0, len(values), 1 << 20).tolist() == values.tolist()
         assert found.rows(name, 1, 3, 1 << 20).tolist() == values[1:3].tolist()
-    assert list(FORMAT.tree_strangers(str(tmp_path / "s.zarr"), found.tree)) == []
+    strangers = list(FORMAT.tree_strangers(str(tmp_path / "s.zarr"), found.tree))
+    assert [one for one in strangers if record == "record" or "record" not in one] == []
     dataset = reblock.open_dataset(tmp_path / "s.zarr")
     assert dataset.read_table("text", 2, 5).tolist() == expected["text"][2:5].tolist()
     with pytest.raises(UsageError, match="read_table"):
