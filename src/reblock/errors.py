@@ -8,6 +8,7 @@
     │   ├── Refused             a strategy cannot solve this problem (says why)
     │   ├── TargetExistsError   the target already exists
     │   ├── LockedError         another run is writing the target
+    │   ├── MisfitError         an element that the target's type cannot hold (its index and value)
     │   └── UnfinishedError     an unfinished run of another problem is in the way
     └── StorageError            the storage failed
         ├── FormatError         an unknown format, or invalid metadata
@@ -145,6 +146,15 @@ class TargetExistsError(UsageError):
 
 class LockedError(UsageError):
     """Another run is writing the target; the message says which."""
+
+
+class MisfitError(UsageError):
+    """An element does not survive in the target's type; keeps its `index` in the source, and its `value`."""
+
+    def __init__(self, message: str, *, index: tuple[int, ...] = (), value: Any = None) -> None:
+        super().__init__(message)
+        self.index = index
+        self.value = value
 
 
 class UnfinishedError(UsageError):

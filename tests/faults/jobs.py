@@ -43,11 +43,17 @@ JOBS = {
     "scratch-that-goes": Task("y/", ("--chunks", "48,8,44", "--strategy", "multipass")),
     "taking-turns": Task("y/", ("--chunks", "44,2,2", "--transpose", "2,1,0", "--strategy", "multipass")),
 }
+#: A job whose elements become others.
+CONVERTING = Task("y.zarr", (*CHUNKS, *ONE_TASK, "--codec", "zstd:1", "--dtype", ">f8"))
 
 
 def expected(folder: Path, task: Task) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
     """The elements that a job is to make, as bits."""
-    bits = np.load(folder / "x.npy").view("u4")
+    elements = np.load(folder / "x.npy")
+    if "--dtype" in task.options:
+        with np.errstate(all="ignore"):
+            elements = elements.astype(task.options[task.options.index("--dtype") + 1])
+    bits = elements.view("u4")
     if "--transpose" not in task.options:
         return bits
     order = task.options[task.options.index("--transpose") + 1]

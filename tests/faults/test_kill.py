@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults.jobs import JOBS, MEMORY, Task, expected, is_right
+from faults.jobs import CONVERTING, JOBS, MEMORY, Task, expected, is_right
 from faults.rig import ALL, Outcome, Rig
 from reblock.runs.journal import Journal
 from reblock.storage.media.file_log import FileLog
@@ -91,6 +91,11 @@ def test_killed_at_some_moments(rig: Rig, here: Path, task: Task) -> None:
         assert kill_and_resume(rig, next(places), task, ALL, int(once.calls * part), once)
 
 
+def test_killed_while_elements_are_converted(rig: Rig, here: Path) -> None:
+    test_killed_at_some_moments(rig, here, CONVERTING)
+    test_killed_twice(rig, here, CONVERTING)
+
+
 def test_finished_boxes_are_not_done_again(rig: Rig, here: Path, task: Task) -> None:
     places = copies(here)
     once = rig.run(next(places), task.words, kinds=("write",))
@@ -132,6 +137,7 @@ def test_killed_at_every(rig: Rig, here: Path, task: Task, kind: str) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("task", [*JOBS.values(), CONVERTING], ids=[*JOBS, "converting"])
 def test_killed_at_random_moments(rig: Rig, here: Path, task: Task) -> None:
     places = copies(here)
     once = rig.run(next(places), task.words)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, ArraySource, open, open_array
 from reblock.api.compare_datasets import DatasetVerdict, compare_datasets
+from reblock.api.conversion import as_type
 from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetRequest, find_tree
 from reblock.api.described import describe_array, describe_dataset
@@ -24,7 +25,8 @@ from reblock.api.request import one_of
 from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.api.verdict import Difference, Verdict
 from reblock.engine import ComparedArray, View, compare, digest
-from reblock.errors import FormatError, ReblockError, UsageError, option
+from reblock.engine.casting import is_convertible
+from reblock.errors import FormatError, MisfitError, ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
@@ -43,6 +45,15 @@ MANY_DIFFERENCES = 10
 VERIFY_MEMORY = "256MiB"
 
 
+class Cast(NamedTuple):
+    """How the source's elements are converted before they are compared."""
+
+    dtype: Any
+    """The type."""
+    checked: bool
+    """Whether one that does not survive differs."""
+
+
 def verify(
     source: AnySource,
     target: AnySource,
@@ -55,6 +66,8 @@ def verify(
     allow_external: Sequence[Where] = (),
     disks: DisksGiven | None = None,
     reader: str = "reblock",
+    dtype: Any = None,
+    unsafe_cast: bool = False,
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     concat: str | int | None = None,
@@ -69,7 +82,13 @@ def verify(
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
     process: do not use it on files that you do not trust. `disks` are those of block folders that are spread over some.
     `concat` and `stack` join many sources, as in `open`.
+
+    With the `dtype` and `unsafe_cast` of the run that made the target, the source's elements are converted as the run
+    did, and the results are compared; an element that does not survive differs.
     """
+    if unsafe_cast and dtype is None:
+        raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
+    cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
     memory_bytes = parse_memory(memory)
     allow_external = allowed_folders(allow_external, disks)
     source = joined_source(source, concat, stack)
@@ -84,13 +103,16 @@ def verify(
         if isinstance(source, TreeStore | Dataset) or isinstance(target, TreeStore | Dataset):
             raise UsageError("a dataset cannot be compared with an array: name one of its arrays")
         try:
-            return _verify_arrays(source, target, region, transpose, memory_bytes, formats, allow_external, reader)
+            return _verify_arrays(
+                source, target, region, transpose, memory_bytes, formats, allow_external, reader, cast
+            )
         except FormatError:
             one, two = (find_tree(*end) for end in ends)
             if one is None or two is None:
                 raise
-    if transpose is not None:
-        raise UsageError(f"{option('transpose')} is for one array, not for datasets")
+    if transpose is not None or dtype is not None:
+        given = "dtype" if transpose is None else "transpose"
+        raise UsageError(f"{option(given)} is for one array, not for datasets")
     wanted = DatasetRequest(include, exclude, region)
 
     def compare_arrays(left: Array, right: Array, part: Ranges | None) -> Verdict:
@@ -108,6 +130,7 @@ def _verify_arrays(
     formats: tuple[str | None, str | None],
     allow_external: Sequence[Where],
     reader: str,
+    cast: Cast | None = None,
 ) -> Verdict:
     from_format, to_format = formats
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
@@ -135,7 +158,10 @@ def _verify_arrays(
         left = ComparedArray.of(View(ours, left_region, axes), memory_bytes, cores())
         right = ComparedArray.of(View.whole(theirs), memory_bytes, cores())
         name, schemas = theirs.location, [ours.schema, theirs.schema]
-    verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
+    if cast is None:
+        verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
+    else:
+        verdict = _verdict_on_cast(left, right, cast, left_region, axes, memory_bytes)
     stored = None if schemas[1] is None else schemas[1].record.digest
     return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
 
@@ -169,7 +195,8 @@ def _verdict(
         return Verdict(False, (f"shape {left.layout.shape} against {right.layout.shape}",))
     kinds = [side.layout.dtype.newbyteorder("=") for side in (left, right)]
     if kinds[0] != kinds[1]:
-        return Verdict(False, (f"dtype {kinds[0]} against {kinds[1]}",))
+        advice = f" (with dtype {kinds[1].str[1:]}, it is converted first)" if is_convertible(*kinds) else ""
+        return Verdict(False, (f"dtype {kinds[0]} against {kinds[1]}{advice}",))
     found: list[str] = []
     totals = [Sums(), Sums()]
     count, first = 0, None
@@ -188,6 +215,21 @@ def _verdict(
         index = tuple(place + start for place, start in zip(first.place, region.start, strict=True))
         told = Difference(index, *_told(first.one, first.two))
     return Verdict(not count, tuple(found), one, two, count, told)
+
+
+def _verdict_on_cast(
+    left: ComparedArray, right: ComparedArray, cast: Cast, region: Box, axes: tuple[int, ...], memory_bytes: int
+) -> Verdict:
+    """The verdict on one side, converted, and the other."""
+    made = as_type(left, cast.dtype, checked=cast.checked)
+    # A box of the source is held beside what it becomes.
+    after, before = made.layout.itemsize, left.layout.itemsize
+    memory_bytes = memory_bytes * 2 * after // (2 * after + before)
+    try:
+        return _verdict(made, right, region, axes, memory_bytes)
+    except MisfitError as error:
+        index = Box(error.index, tuple(i + 1 for i in error.index)).permute(inverse(axes)).shift(region.start).start
+        return Verdict(False, (f"element {list(index)} of the source is {error}",))
 
 
 def _told(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ from reblock.units import parse_size
 #: What can be read: an array, or a dataset.
 AnySource = ArraySource | TreeStore | Dataset
 #: What a caller may ask of a target.
-_ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype")
+_ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype", "fill_value")
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class Request:
     """Whether the target's codec ends in a checksum."""
     dtype: Any = None
     """Type of the target's elements."""
+    unsafe_cast: bool = False
+    """Whether elements that do not survive in that type are converted as numpy does."""
+    fill_value: Any = None
+    """Fill value of the target."""
     strategy: str = AUTO
     """Strategy whose plan is taken."""
     objective: str = "time"
@@ -254,6 +258,8 @@ def check_stored(request: Request) -> None:
     """Raise UsageError if a stored source is also described."""
     if request.shape is not None or request.source_chunks is not None or request.source_codec is not None:
         raise UsageError(f"{options('shape', 'source_chunks', 'source_codec')} describe a source that is not given")
+    if request.unsafe_cast and request.dtype is None:
+        raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
 
 
 def find_target(request: Request, source_format: str) -> tuple[Location | None, Format]:
@@ -283,10 +289,14 @@ def ends_of(request: Request, opened: Store, files: Files, where: Location | Non
         parse_region(request.region, store.layout.shape, store.schema.axes),
         parse_order(request.transpose, store.layout.ndim, store.schema.axes),
         strict=strict,
+        checked=not request.unsafe_cast,
     )
     choose = _chooser(request, kind) if request.chooses else None
     codec = parse_codec(request.codec)
-    wishes = Wishes(request.chunks, request.shards, request.chunk_order, codec, request.dtype, choose)
+    wishes = Wishes(
+        *(request.chunks, request.shards, request.chunk_order, codec),
+        *(request.dtype, request.fill_value, choose),
+    )
     wanted = wanted_schema(view, wishes)
     asked = {name for name in _ASKED if getattr(request, name) is not None}
     schema = target_schema(kind, wanted, asked, checksum=request.checksum)

@@ -43,7 +43,7 @@ _PLACES = ("source", "target", "from_format", "to_format", "allow_external", "di
 #: Options for datasets, of which no plan is saved.
 _DATASETS = ("include", "exclude", "skip_unsupported")
 #: Types of the options in a file that are not text.
-_KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool}
+_KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool, "unsafe_cast": bool}
 #: Options that a plan decides, and that are refused beside one.
 DECIDED = tuple(
     one.name for one in fields(Request) if one.name not in (*_PLACES, "shape", "source_chunks", "source_codec")

@@ -41,6 +41,8 @@ def plan(
     codec: str | Codec | None = None,
     checksum: bool = False,
     dtype: Any = None,
+    unsafe_cast: bool = False,
+    fill_value: Any = None,
     strategy: str = AUTO,
     objective: str = "time",
     device: str | Device = AUTO_DEVICE,
@@ -70,6 +72,11 @@ def plan(
     group with several arrays, the result is a `DatasetJob` with a plan for each; then axes are given by name, and apply
     to each array that has one. `include` and `exclude` choose arrays by patterns of their names; `skip_unsupported`
     leaves out those that the target's format cannot hold.
+
+    With `dtype`, elements are converted, and the first whose value does not survive stops the run before the target
+    appears: out of range, a lost fraction, NaN to integers, an imaginary part; floats may be rounded, but not become
+    infinite. `unsafe_cast` converts all of them as numpy does. `fill_value` is that of the target, for elements that
+    are never written; `"none"` = without one.
 
     `checksum` appends a checksum of each chunk to the target's codec, so that every reader detects damage. The memory
     budget is 1 GiB by default. `access` names the reads that the target is to serve, for chunks, shards and a chunk

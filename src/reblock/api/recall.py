@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from reblock.api.array import Array
+from reblock.api.conversion import fill_text
 from reblock.api.devices import AUTO_DEVICE, find_device
 from reblock.api.ends import Request
 from reblock.api.spreading import parse_disks
@@ -55,6 +56,7 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "region": ",".join(f"{start}:{stop}" for start, stop in ranges),
         "codec": str(wanted.codec),
         "dtype": wanted.dtype.str,
+        "fill_value": fill_text(wanted.fill_value),
         "allow_external": list(getattr(view.store.roots, "allowed", ())),
         "disks": list(parse_disks(asked.disks)),
     }

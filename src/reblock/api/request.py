@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reblock.advisor.proportional import dividing, proportional
+from reblock.api.conversion import converted_schema, parse_dtype
 from reblock.engine import View
 from reblock.errors import UsageError, option
 from reblock.geometry import Grid
@@ -61,6 +62,8 @@ class Wishes:
     """Its codec; None = the source's."""
     dtype: Any = None
     """Its type; None = the source's."""
+    fill_value: Any = None
+    """Its fill value; None = the source's."""
     choose: MakeChooser | None = None
     """Makes the chooser, where something is to be chosen."""
 
@@ -68,17 +71,17 @@ class Wishes:
 def wanted_schema(view: View, wishes: Wishes) -> Schema:
     """What is wanted of the target: the source's own properties but for what was asked."""
     schema, shape = view.store.schema, view.layout.shape
+    schema = converted_schema(schema, wishes.dtype, wishes.fill_value, checked=view.checked)
     kept = _kept_chunks(view)
     names = tuple(schema.axes[a] for a in view.axes) if schema.axes is not None else None
     cuts = kept if wishes.chunks is None else parse_chunks(wishes.chunks, shape, kept, names)
-    dtype = schema.dtype if wishes.dtype is None else _dtype(wishes.dtype)
     codec = schema.codec if wishes.codec is None else wishes.codec
-    chooser = None if wishes.choose is None else wishes.choose(shape, names, dtype.itemsize, codec)
+    chooser = None if wishes.choose is None else wishes.choose(shape, names, schema.dtype.itemsize, codec)
     outer, auto_shards = _outer(wishes.shards, shape, kept, names)
     if outer is not None and wishes.chunks is None and not _divide(cuts, outer):
         cuts = (AUTO,) * len(outer)
     if chooser is None or chooser.pattern is None:
-        chosen, remarks = _chosen(cuts, shape, dtype.itemsize, outer), list[str]()
+        chosen, remarks = _chosen(cuts, shape, schema.dtype.itemsize, outer), list[str]()
     else:
         chosen, remark = chooser.chunks(cuts, outer)
         remarks = [remark]
@@ -89,17 +92,15 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
     return replace(
         schema,
         shape=shape,
-        dtype=dtype,
         chunks=fitting,
         shards=outer and _covering(outer, fitting, shape),
         order=tuple(range(len(shape))),
         chunk_order=_chunk_order(wishes.chunk_order, chooser, fitting, outer, names),
         codec=codec,
-        fill_value=_cast(schema.fill_value, dtype),
         attributes=attributes,
         axes=names,
         record=NO_RECORD,
-        notes=(*schema.notes, *lost, *_conversion(schema.dtype, dtype), *clipped, *remarks),
+        notes=(*schema.notes, *lost, *clipped, *remarks),
     )
 
 
@@ -133,6 +134,8 @@ def _chunk_order(
 def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, checksum: bool) -> Schema:
     """What the target will be: the nearest to what is wanted that its format can hold, with a checksum if asked for."""
     schema = kind.adapt(wanted, asked)
+    if "fill_value" in asked and schema.fill_value is None and wanted.fill_value is not None:
+        raise UsageError(f"{option('fill_value')}: {kind.name} has no fill value")
     ordered = isinstance(kind, ChunkLimited) and kind.chunk_limits(schema.codec).ordered
     if "chunk_order" in asked and schema.shards is None and not ordered:
         raise UsageError(
@@ -147,14 +150,6 @@ def target_schema(kind: Format, wanted: Schema, asked: Collection[str], *, check
     codec = Codec((*schema.codec.stages, Stage.of(kind.checksum)))
     schema = kind.adapt(replace(schema, codec=codec), {*asked, "codec"})
     return replace(schema, notes=tuple(dict.fromkeys(schema.notes)))
-
-
-def _conversion(before: np.dtype[Any], after: np.dtype[Any]) -> tuple[str, ...]:
-    """What becomes of elements of another type, in words."""
-    if before.newbyteorder("=") == after.newbyteorder("="):
-        return () if before == after else (f"byte order changes from {before.str} to {after.str}",)
-    loses = "" if np.can_cast(before, after, "safe") else ": values that do not fit are rounded, wrapped or cut off"
-    return (f"elements are converted from {before.name} to {after.name}{loses}",)
 
 
 def _kept_chunks(view: View) -> tuple[Cut, ...]:
@@ -231,7 +226,7 @@ def abstract_layouts(
     choose: MakeChooser | None = None,
 ) -> tuple[Layout, Schema, Layout]:
     """Source layout, target schema and target layout of a problem that is only arithmetic."""
-    kind = _dtype(dtype)
+    kind = parse_dtype(dtype)
     view = abstract_source(shape, kind, source_chunks, source_codec).view(
         parse_region(region, shape), parse_order(transpose, len(shape))
     )
@@ -250,7 +245,7 @@ def abstract_layouts(
 
 def abstract_source(shape: tuple[int, ...], dtype: Any, chunks: Chunks, codec: Codec | None) -> Layout:
     """Layout of an array that is only described."""
-    kind = _dtype(dtype)
+    kind = parse_dtype(dtype)
     return _raw(kind, Grid.of(shape, _chosen(parse_chunks(chunks, shape, shape), shape, kind.itemsize)), codec)
 
 
@@ -265,23 +260,6 @@ def _raw(dtype: np.dtype[Any], grid: Grid, codec: Codec | None) -> Layout:
 def parse_codec(value: str | Codec | None) -> Codec | None:
     """A codec as a caller may give it."""
     return Codec.parse(value) if isinstance(value, str) else value
-
-
-def _dtype(value: Any) -> np.dtype[Any]:
-    try:
-        dtype: np.dtype[Any] = np.dtype(value)
-    except TypeError as error:
-        raise UsageError(f"unknown dtype {value!r}: {error}") from None
-    if dtype.hasobject or dtype.itemsize == 0:
-        raise UsageError(f"elements of dtype {value!r} have no fixed bytes to move")
-    return dtype
-
-
-def _cast(fill: Any, dtype: np.dtype[Any]) -> Any:
-    if fill is None:
-        return None
-    with np.errstate(all="ignore"):
-        return np.asarray(fill).astype(dtype)[()]
 
 
 def _whole_numbers(cuts: Sequence[Cut | str], what: str) -> tuple[int, ...]:

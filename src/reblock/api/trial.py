@@ -19,7 +19,8 @@ import numpy as np
 
 from reblock.cost import PRESETS
 from reblock.cost.codecs import codec_rate
-from reblock.errors import ReblockError
+from reblock.engine.casting import convert
+from reblock.errors import MisfitError, ReblockError
 from reblock.model import Codec, Extent, Flat, Store, TransferMode
 from reblock.storage.codecs.chain import Chain
 
@@ -167,5 +168,8 @@ def cast(elements: Flat, before: np.dtype[Any], after: np.dtype[Any]) -> Flat:
     if before == after:
         return elements
     whole = elements[: elements.size // before.itemsize * before.itemsize].view(before)
-    with np.errstate(all="ignore"):
-        return np.ascontiguousarray(whole.astype(after)).view(np.uint8)
+    made = np.zeros(whole.shape, after)
+    # Text that cannot be converted is reported when it is read.
+    with suppress(MisfitError):
+        convert(whole, made, checked=False)
+    return made.view(np.uint8)

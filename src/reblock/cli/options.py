@@ -217,7 +217,17 @@ target = _together(
             is_flag=True,
             help="Append a checksum of each chunk to DST's codec: crc32c in zarr, fletcher32 in hdf5.",
         ),
-        click.option("--dtype", metavar="DTYPE", help="Element type, such as f4 or >u2.  [default: SRC's]"),
+        click.option(
+            "--dtype",
+            metavar="DTYPE",
+            help="Element type, such as f4 or >u2; the first value that does not fit stops the run.  [default: SRC's]",
+        ),
+        click.option("--unsafe-cast", is_flag=True, help="With --dtype, convert values that do not fit as numpy does."),
+        click.option(
+            "--fill-value",
+            metavar="VALUE",
+            help="Fill value of DST, or none; elements stay as they are.  [default: SRC's]",
+        ),
         from_format,
         allow_external,
         to_format,

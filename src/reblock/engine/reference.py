@@ -52,7 +52,8 @@ def execute_in_order(sweep: Pass, view: View, store: Store) -> Measured:
                             size = boxes.stored(number).size * store.layout.itemsize
                             memory = Memory(size, *arena.cut(size))
                             opened[place] = writer.buffer(number, boxes.box(number).size, memory)
-                        opened[place].arrived(*opened[place].take(loaded, fill, store.layout.shape))
+                        taken = opened[place].take(loaded, fill, store.layout.shape, checked=view.checked)
+                        opened[place].arrived(*taken)
             held += box.size
             measured.held_elements = max(measured.held_elements, held)
             allocated = sum(buffer.memory.flat.size for buffer in opened.values())

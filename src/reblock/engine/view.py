@@ -33,11 +33,13 @@ class View:
     """Permutation of the store's axes that gives the view's."""
     strict: bool = False
     """Whether chunks that are not stored are an error even where the format defines them as fill."""
+    checked: bool = False
+    """Whether elements that do not survive in the target's type are an error."""
 
     @classmethod
-    def whole(cls, store: Store) -> View:
+    def whole(cls, store: Store, *, checked: bool = False) -> View:
         """All of a store, with its own axes."""
-        return cls(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)))
+        return cls(store, Box.whole(store.layout.shape), tuple(range(store.layout.ndim)), checked=checked)
 
     def in_parts(self) -> View | None:
         """The same view with parts of chunks as units; None if the codec cannot decode them separately."""

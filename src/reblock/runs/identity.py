@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reblock.engine import View
+from reblock.engine.casting import rule_of
 from reblock.engine.digest.tables import type_text
 from reblock.model import Format, GroupSchema, Schema, TableSchema, element
 from reblock.runs.disks import disks_of
@@ -32,6 +33,7 @@ def identify_array(view: View, source: Source, inner: str, format: Format, schem
         "region": [list(pair) for pair in zip(view.region.start, view.region.stop, strict=True)],
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
+        **({"misfits": "error" if view.checked else "cast"} if rule_of(view.layout.dtype, schema.dtype) else {}),
         "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_disks(format)},
     }
     found: dict[str, Any] = json.loads(json.dumps(problem))
@@ -85,7 +87,7 @@ def job_of_array(problem: Mapping[str, Any]) -> str:
         {
             "source": [source[key] for key in ("inner", "files", "chunks", "object") if key in source],
             "target": {key: value for key, value in target.items() if key != "inner"},
-            **{key: problem[key] for key in ("region", "transpose", "missing chunks")},
+            **{key: problem[key] for key in ("region", "transpose", "missing chunks", "misfits") if key in problem},
         }
     )
 

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from reblock.engine import Crew, Watch, digest, execute_plan, native
+from reblock.engine import Crew, Measured, Watch, digest, execute_plan, native
+from reblock.engine.casting import misfit_in_source
 from reblock.errors import (
     ChangedError,
     DiskError,
     FormatError,
     Interrupted,
+    MisfitError,
     ReblockError,
     StorageError,
     UnevenError,
@@ -244,14 +246,10 @@ class Making:
         self._tell(work, work.finished_parts(part))
         progress = None if self.meter is None else self.meter.of_array(work.first)
         watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state)
-        view = work.source.as_planned(work.plan)
-        if self.crew is None:
-            work.measured = execute_plan(work.plan, view, store, scratch, watch=watch)
-        else:
-            if self._disks.folders:
-                raise UsageError(f"{option('disks')} and {option('workers')} do not go together: leave one of them out")
-            there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
-            work.measured = there.execute(self.crew, view, store, watch)
+        try:
+            work.measured = self._carry_out(work, store, scratch, watch)
+        except MisfitError as error:
+            raise misfit_in_source(error, work.source) from None
         started = perf_counter()
         with ThreadPoolExecutor(1, "reblock-last-look") as aside:
             # All reads are done. The last writes become durable meanwhile.
@@ -268,6 +266,15 @@ class Making:
         ledger.note(done=work.name, digest=work.sums)
         for number in range(work.last + 1):
             ledger.release(work.first + number)
+
+    def _carry_out(self, work: Work, store: Store, scratch: KeptScratch, watch: Watch) -> list[Measured]:
+        view = work.source.as_planned(work.plan)
+        if self.crew is None:
+            return execute_plan(work.plan, view, store, scratch, watch=watch)
+        if self._disks.folders:
+            raise UsageError(f"{option('disks')} and {option('workers')} do not go together: leave one of them out")
+        there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
+        return there.execute(self.crew, view, store, watch)
 
     def _record(self, work: Work) -> Record:
         return Record(digest=work.sums, job=job_of_array(self.problem["arrays"][work.name]))
@@ -338,7 +345,8 @@ class Making:
             is_object = self.sources.is_object
             if is_object and isinstance(error, ReblockError):
                 error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
-            if is_object or (not ledger.commits and not self._found):
+            # The same command would meet the same element again.
+            if is_object or isinstance(error, MisfitError) or (not ledger.commits and not self._found):
                 with suppress(ReblockError):
                     settle_disks(self._disks.folders, (), published=False)
                     self.staging.workspace.forget_log()

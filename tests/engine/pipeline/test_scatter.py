@@ -96,5 +96,5 @@ def test_what_is_not_stored_is_fill() -> None:
     grid = Grid.of((6,), (4,))
     layout = Layout.raw("<i4", grid)
     loaded = Loaded(Box((0,), (6,)), Box((2,), (6,)), None)
-    found = copied(Boxes(grid, Access.RUNS, layout), moves(layout), loaded, fill=7)
+    found = copied(Boxes(grid, Access.RUNS, layout), moves(layout), loaded, fill=np.array(7, "<i4"))
     assert [np.frombuffer(data, "<i4").tolist() for _, data, _, _ in found] == [[0, 0, 7, 7], [7, 7]]

@@ -41,14 +41,18 @@ from reblock.cli.output import emit
     help="library: h5py, zarr-python or numpy read both arrays instead of reblock's own code. The library opens the "
     "files in this process, without protection: do not use it on files that you do not trust.  [default: reblock]",
 )
+@click.option("--dtype", metavar="DTYPE", help="Convert SRC's elements to this type before they are compared.")
+@click.option(
+    "--unsafe-cast", is_flag=True, help="With --dtype, as numpy does; otherwise a value that does not fit differs."
+)
 @options.storage
 @options.as_json
 def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
     """Compare two arrays element by element, whatever their layouts.
 
     If both are datasets, arrays of the same name are compared. Exit 0 if they are equal, 1 if names, shape, type or
-    elements differ, 2 if one of them could not be read. --region and --transpose are those of the run that made DST
-    from SRC.
+    elements differ, 2 if one of them could not be read. --region, --transpose and --dtype are those of the run that
+    made DST from SRC.
     """
     from reblock import api
     from reblock.render import text

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from reblock.engine.casting import convert
 from reblock.engine.digest import sums
 from reblock.engine.region import load, unit_bytes
 from reblock.engine.view import View
@@ -88,7 +89,12 @@ def reread(
             return False
 
     def sums_of(part: Box) -> Sums:
-        return sums(load(view, part, threads=inner).astype(layout.dtype, copy=False), part.start, layout.shape)
+        found = load(view, part, threads=inner)
+        if found.dtype != layout.dtype:
+            made = np.empty(found.shape, layout.dtype)
+            convert(found, made, checked=False)
+            found = made
+        return sums(found, part.start, layout.shape)
 
     with ThreadPoolExecutor(threads, "reblock-reread") as pool:
         yield from pool.map(holds, boxes)

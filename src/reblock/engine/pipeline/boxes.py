@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from reblock.engine import native
+from reblock.engine.casting import convert
 from reblock.engine.digest import sums
 from reblock.engine.memory.budget import Memory
 from reblock.engine.pipeline.readers.visits import Loaded
 from reblock.engine.view import Array, part, shaped
 from reblock.geometry import Box, Grid
-from reblock.model import Access, Flat, Index, Layout, Store, Sums, clear_padding, element
+from reblock.model import Access, Flat, Index, Layout, Store, Sums, element
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,22 @@ class Buffer:
         record = self.memory.record
         return Sums(record[2], record[3])
 
-    def take(self, loaded: Loaded, fill: Array, shape: Index | None) -> tuple[int, Sums]:
-        """Copy the elements that belong here; returns their number, and their sums if the array's shape is given."""
+    def take(self, loaded: Loaded, fill: Array, shape: Index | None, *, checked: bool = False) -> tuple[int, Sums]:
+        """Copy the elements that belong here; returns their number, and their sums if the array's shape is given.
+
+        MisfitError for an element that does not survive in the target's type, if that is checked.
+        """
         shared = self.box.intersect(loaded.wanted)
         if shared is None:
             return 0, Sums()
         here = part(self.array, shared.within(self.stored))
-        if loaded.array is None:
-            here[...] = fill
+        there = fill if loaded.array is None else part(loaded.array, shared.within(loaded.box))
+        if there.dtype == here.dtype:
+            here[...] = there
+        elif loaded.array is None:
+            here[...] = _converted(fill, here.dtype, shared.start, checked=checked)
         else:
-            here[...] = part(loaded.array, shared.within(loaded.box))
-            if loaded.array.dtype != here.dtype:
-                clear_padding(here)
+            convert(there, here, checked=checked, origin=shared.start)
         return shared.size, Sums() if shape is None else sums(here, shared.start, shape)
 
     def arrived(self, count: int, added: Sums) -> bool:
@@ -125,6 +131,13 @@ class Buffer:
         record[1] -= count
         record[2], record[3] = self.sums + added
         return count > 0 and not record[1]
+
+
+def _converted(fill: Array, dtype: np.dtype[Any], where: Index, *, checked: bool) -> Array:
+    """The element of another type that replaces elements that are not stored, the first of them at an index."""
+    made: Array = np.zeros((1,) * len(where), dtype)
+    convert(fill.reshape(made.shape), made, checked=checked, origin=where)
+    return made
 
 
 def fill_element(store: Store) -> Array:

@@ -71,4 +71,4 @@ def _run(
         measured[number].add(done)
         if number:
             scratch.drop(number - 1)
-        view = View.whole(target)
+        view = View.whole(target, checked=view.checked)

@@ -145,7 +145,7 @@ class Crew:
             measured[-1].seconds = perf_counter() - began
             if number:
                 scratch.drop(number - 1)
-            view = View.whole(there)
+            view = View.whole(there, checked=view.checked)
         return measured
 
     def _shares(

@@ -69,7 +69,8 @@ def _execute(
     stamps = None if watch.source is None else watch.source.stamps
     moves = compiled_moves(view, store.layout, fill, digest=watch.digest, stamps=stamps)
     boxes = Boxes(sweep.writes, sweep.write_access, store.layout)
-    scatter = Scatter(boxes, fill, moves, digest=watch.digest, verbatim=is_verbatim(sweep, view, store))
+    verbatim = is_verbatim(sweep, view, store)
+    scatter = Scatter(boxes, fill, moves, digest=watch.digest, verbatim=verbatim, checked=view.checked)
     target = TargetWriter(store, boxes, moves)
     allocator = make_allocator(how, scatter, target, finished)
     tally = Tally(watch, number, len(finished))

@@ -101,14 +101,25 @@ class Scatter:
     """Copies elements into the write boxes of one pass."""
 
     def __init__(
-        self, boxes: Boxes, fill: Array, moves: native.Moves | None, *, digest: bool, verbatim: bool = False
+        self,
+        boxes: Boxes,
+        fill: Array,
+        moves: native.Moves | None,
+        *,
+        digest: bool,
+        verbatim: bool = False,
+        checked: bool = False,
     ) -> None:
-        """With `verbatim`, the stored bytes of a unit take the place of the elements of the box that it completes."""
+        """With `verbatim`, the stored bytes of a unit take the place of the elements of the box that it completes.
+
+        If `checked`, an element that does not survive in the target's type is an error.
+        """
         self._writes, self._target = boxes.writes, boxes.layout
         self._stored = boxes.layout.objects if boxes.access is Access.UNITS else boxes.writes
         self._fill = fill
         self._moves = moves
         self._digest = digest
+        self._checked = checked
         self.verbatim = verbatim
         self._lock = Lock()
         self._grid = lru_cache(maxsize=8)(self._make_grid)
@@ -145,7 +156,8 @@ class Scatter:
             buffer = window.buffers[position]
             if buffer is None:
                 continue
-            count, sums = buffer.take(loaded, self._fill, self._target.shape if self._digest else None)
+            shape = self._target.shape if self._digest else None
+            count, sums = buffer.take(loaded, self._fill, shape, checked=self._checked)
             with self._lock:
                 if buffer.arrived(count, sums):
                     complete.append(buffer)
@@ -196,7 +208,8 @@ def compiled_moves(
         dtype=target.dtype,
         source_order=view.layout.order,
         target_order=target.order,
-        fill=fill,
+        # Elements that are converted are copied by numpy.
+        fill=fill if fill.dtype == target.dtype else np.zeros((), target.dtype),
         fills=view.fills,
         direct=DIRECT_BYTES,
         digest=digest,

@@ -59,6 +59,8 @@ def _adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
         notes.append(f"codec {schema.codec} is not kept: NetCDF-3 is not encoded")
     if dtype.newbyteorder(">") != dtype:
         notes.append(f"byte order of {dtype} became big-endian, as in all NetCDF-3 files")
+    if "fill_value" in asked and schema.fill_value is not None:
+        attributes = {**attributes, FILL_VALUE: schema.fill_value}
     fill = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
     if schema.fill_value is not None and not _same_bits(schema.fill_value, fill, dtype):
         notes.append(

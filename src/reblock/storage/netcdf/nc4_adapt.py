@@ -61,6 +61,8 @@ def adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
         dtype = dtype.newbyteorder("<")
         schema = replace(schema, dtype=dtype)
         notes.append(f"byte order became little-endian: in NetCDF-3, {dtype} is always big-endian")
+    if "fill_value" in asked and schema.fill_value is not None:
+        attributes = {**attributes, FILL_VALUE: schema.fill_value}
     fill = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
     if fill is None:
         fill = schema.fill_value
