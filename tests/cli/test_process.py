@@ -223,6 +223,7 @@ def test_every_command_can_be_stopped(here: Path, busy: str, number: int) -> Non
             while True:
                 pass
         reblock.api.{busy} = work
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from reblock.cli import main
         main()
@@ -232,7 +233,10 @@ def test_every_command_can_be_stopped(here: Path, busy: str, number: int) -> Non
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (130, "", "reblock: error: interrupted\n")
 
 

@@ -21,30 +21,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from reblock.errors import FormatError
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
-from reblock.model.schema import Schema, element
+from reblock.model.schema import Schema
 from reblock.model.store import Index
 from reblock.storage.blocks.disks import BlockPlaces, check_places
-from reblock.storage.checks import (
-    check_chunks,
-    check_dtype,
-    check_integer,
-    check_keys,
-    check_order,
-    check_shape,
-    load_json,
-    show,
-)
+from reblock.storage.checks import check_integer, load_json, show
+from reblock.storage.descriptions import check_members, describe, parse_description, to_lines
 from reblock.storage.media.files import disk_errors, is_number_below
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
@@ -102,30 +91,15 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
             count = len(medium.entries(folder))
         raise FormatError(f"{folder}: {MANIFEST} is missing, so the shape of a folder of {count} files is unknown")
     found = load_json(path, roots, medium=medium)
-    check_keys(found, ("reblock", "shape", "dtype", "chunks", "files"), where=path)
-    if found["reblock"] not in (_VERSION, _WITH_DISKS) or found["reblock"] is True:
-        raise FormatError(
-            f"{path}: version {show(found['reblock'])} is not supported; {_VERSION} and {_WITH_DISKS} are"
-        )
+    check_members(found, ("files",), (_VERSION, _WITH_DISKS), path)
     places = check_places(found.get("disks"), path) if found["reblock"] == _WITH_DISKS else None
-    dtype = check_dtype(found["dtype"], where=path)
-    shape = check_shape(found["shape"], where=path, itemsize=dtype.itemsize)
-    order = found.get("order")
-    schema = Schema(
-        shape,
-        dtype,
-        check_chunks(found["chunks"], shape, dtype.itemsize, where=path, irregular=True),
-        order=tuple(range(len(shape))) if order is None else check_order(order, len(shape), where=path),
-        fill_value=_fill_from(found.get("fill_value"), dtype, path),
-        attributes=_check_attributes(found.get("attributes"), path),
-        axes=_check_axes(found.get("axes"), len(shape), path),
-        record=record_from_json({key: found.get(_RECORD + key) for key in ("digest", "job")}),
-    )
+    record = record_from_json({key: found.get(_RECORD + key) for key in ("digest", "job")})
+    schema = replace(parse_description(found, path), record=record)
     suffix, files = _check_files(found["files"], path)
     offset = check_integer(found.get("offset", 0), what="the offset", where=path)
     if offset > _MAX_OFFSET or (suffix == "bin" and offset):
         raise FormatError(f"{path}: offset {offset} in .{suffix} blocks; 0 in .bin and at most {_MAX_OFFSET} in .npy")
-    straight = tuple(range(len(shape)))
+    straight = tuple(range(schema.ndim))
     if suffix == "npy" and schema.order not in (straight, straight[::-1]):
         raise FormatError(f"{path}: order {list(schema.order)} in .npy blocks, which are in C or Fortran order")
     return Manifest(schema, suffix, files, offset, places)
@@ -134,24 +108,16 @@ def read_manifest(folder: str, roots: Roots | None = None, *, medium: Medium = L
 def write_manifest(folder: str, manifest: Manifest, medium: Medium = LOCAL) -> None:
     """Put the manifest into its folder, durable; a commit can be repeated after a crash."""
     schema = manifest.schema
-    fill = schema.fill_value
     document = {
         "reblock": _VERSION if manifest.places is None else _WITH_DISKS,
-        "shape": list(schema.shape),
-        "dtype": schema.dtype.str,
-        "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
-        "order": list(schema.order),
+        **describe(schema),
         "files": manifest.files,
         "offset": manifest.offset,
-        "fill_value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
-        "axes": None if schema.axes is None else list(schema.axes),
-        "attributes": dict(schema.attributes),
     }
     if manifest.places is not None:
         document["disks"] = manifest.places.to_json()
     document |= {_RECORD + key: text for key, text in record_to_json(schema.record).items()}
-    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
-    medium.replace(os.path.join(folder, MANIFEST), f"{{\n{lines}\n}}\n".encode())
+    medium.replace(os.path.join(folder, MANIFEST), to_lines(document))
 
 
 def _check_files(value: Any, path: str) -> tuple[str, str]:
@@ -162,33 +128,3 @@ def _check_files(value: Any, path: str) -> tuple[str, str]:
         if value.endswith(f".{suffix}"):
             return suffix, value
     raise FormatError(f"{path}: block files must end in .npy or .bin, not {show(value)}")
-
-
-def _fill_from(value: Any, dtype: np.dtype[Any], path: str) -> Any:
-    if value is None:
-        return None
-    try:
-        data = bytes.fromhex(value)
-    except (TypeError, ValueError):
-        data = b""
-    if len(data) != dtype.itemsize:
-        raise FormatError(
-            f"{path}: the fill value must be null or {dtype.itemsize} bytes in hexadecimal, not {show(value)}"
-        )
-    return np.frombuffer(data, dtype)[0]
-
-
-def _check_attributes(value: Any, path: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise FormatError(f"{path}: attributes must be a JSON object, not {show(value)}")
-    return value
-
-
-def _check_axes(value: Any, ndim: int, path: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != ndim or not all(isinstance(name, str) for name in value):
-        raise FormatError(f"{path}: axes must be null or {ndim} names, not {show(value)}")
-    return tuple(value)

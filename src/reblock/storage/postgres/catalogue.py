@@ -36,19 +36,11 @@ from reblock.geometry import Grid
 from reblock.geometry.chunk_order import CURVES, chunk_ranks, parse_chunk_order
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
-from reblock.model.schema import Schema, element
-from reblock.storage.checks import (
-    check_chunks,
-    check_dtype,
-    check_integer,
-    check_keys,
-    check_order,
-    check_shape,
-    parse_json,
-    show,
-)
+from reblock.model.schema import Schema
+from reblock.storage.checks import check_integer, parse_json, show
 from reblock.storage.codecs.chain import trial
 from reblock.storage.codecs.coding import coding
+from reblock.storage.descriptions import check_members, describe, parse_description
 from reblock.storage.records import record_from_json, record_to_json
 
 _VERSION = 1
@@ -92,21 +84,17 @@ class CatalogueEntry:
 
     def to_json(self) -> str:
         """The text of the entry."""
-        schema, fill = self.schema, self.schema.fill_value
+        schema = self.schema
+        described = describe(schema)
         document = {
             "reblock": _VERSION,
-            "shape": list(schema.shape),
+            **described,
             "lower_bounds": list(self.lower_bounds),
-            "dtype": schema.dtype.str,
-            "chunks": [cut if isinstance(cut, int) else list(cut) for cut in schema.chunks],
             "chunk_order": schema.chunk_order,
-            "order": list(schema.order),
             "codec": str(schema.codec) if schema.codec else "",
-            "fill_value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
             "inline": self.inline,
             "sparse": self.sparse,
-            "axes": None if schema.axes is None else list(schema.axes),
-            "attributes": json.dumps(dict(schema.attributes)),
+            "attributes": json.dumps(described["attributes"]),
             **record_to_json(schema.record),
         }
         return json.dumps(document)
@@ -133,25 +121,16 @@ def chunk_numbers(counts: Sequence[int], order: str) -> Any:
 def parse_entry(text: str, where: str) -> CatalogueEntry:
     """An entry from its text, checked; a database may hold anything."""
     found = parse_json(text.encode(), where=where)
-    check_keys(found, ("reblock", "shape", "dtype", "chunks", "inline", "sparse"), where=where)
-    if found["reblock"] != _VERSION:
-        raise FormatError(f"{where}: version {show(found['reblock'])} is not supported; {_VERSION} is")
-    dtype = check_dtype(found["dtype"], where=where)
-    shape = check_shape(found["shape"], where=where, itemsize=dtype.itemsize)
-    order = found.get("order")
-    schema = Schema(
-        shape,
-        dtype,
-        check_chunks(found["chunks"], shape, dtype.itemsize, where=where, irregular=True),
-        order=tuple(range(len(shape))) if order is None else check_order(order, len(shape), where=where),
-        codec=_codec(found.get("codec"), dtype, where),
-        fill_value=_fill(found.get("fill_value"), dtype, where),
-        attributes=_attributes(found.get("attributes"), where),
-        axes=_axes(found.get("axes"), len(shape), where),
+    check_members(found, ("inline", "sparse"), (_VERSION,), where)
+    found["attributes"] = _attributes(found.get("attributes"), where)
+    plain = parse_description(found, where)
+    schema = replace(
+        plain,
+        codec=_codec(found.get("codec"), plain.dtype, where),
         record=record_from_json(found),
-        chunk_order=_chunk_order(found.get("chunk_order"), len(shape), where),
+        chunk_order=_chunk_order(found.get("chunk_order"), plain.ndim, where),
     )
-    entry = CatalogueEntry(schema, _lower_bounds(found.get("lower_bounds"), len(shape), where), bool(found["sparse"]))
+    entry = CatalogueEntry(schema, _lower_bounds(found.get("lower_bounds"), schema.ndim, where), bool(found["sparse"]))
     if entry.inline is not found["inline"]:
         raise FormatError(f"{where}: inline must be {entry.inline} for this array, not {show(found['inline'])}")
     return entry
@@ -168,32 +147,12 @@ def _codec(value: Any, dtype: np.dtype[Any], where: str) -> Codec:
     return codec
 
 
-def _fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    if value is None:
-        return None
-    try:
-        data = bytes.fromhex(value)
-    except (TypeError, ValueError):
-        data = b""
-    if len(data) != dtype.itemsize:
-        raise FormatError(f"{where}: the fill value must be null or {dtype.itemsize} bytes in hexadecimal")
-    return np.frombuffer(data, dtype)[0]
-
-
 def _attributes(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, str):
         raise FormatError(f"{where}: attributes must be a JSON object as text, not {show(value)}")
     return parse_json(value.encode(), where=f"{where}, attributes")
-
-
-def _axes(value: Any, ndim: int, where: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != ndim or not all(isinstance(name, str) for name in value):
-        raise FormatError(f"{where}: axes must be null or {ndim} names, not {show(value)}")
-    return tuple(value)
 
 
 def _lower_bounds(value: Any, ndim: int, where: str) -> tuple[int, ...]:
