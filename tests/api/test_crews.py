@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from math import prod
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -95,19 +96,21 @@ def test_workers_that_die(source: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert reblock.verify(source, tmp_path / "a.zarr").equal
 
 
-class Failing(ThreadPoolExecutor):
-    """Carries out some shares, and then fails."""
+class Failing(Executor):
+    """Two workers that carry out some shares, and then fail."""
+
+    num_workers = 2
 
     def __init__(self, shares: int) -> None:
-        super().__init__(2)
         self.left = shares
+        self.threads = ThreadPoolExecutor(2)
 
     def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Any:
         if function.__name__ == "perform":
             self.left -= 1
             if self.left < 0:
-                return super().submit(self._fail)
-        return super().submit(function, *arguments, **more)
+                return self.threads.submit(self._fail)
+        return self.threads.submit(function, *arguments, **more)
 
     def _fail(self) -> None:
         raise reblock.StorageError("no more")
@@ -115,7 +118,7 @@ class Failing(ThreadPoolExecutor):
 
 def test_a_run_that_fails_is_resumed_by_another_crew(source: Path, pool: Executor, tmp_path: Path) -> None:
     job = reblock.plan(source, tmp_path / "a.zarr", chunks=(8, 10, 8), codec="zstd:1", memory="256KiB", device="nvme")
-    with Failing(3) as failing, pytest.raises(ReblockError, match="no more"):
+    with Failing(1) as failing, pytest.raises(ReblockError, match="no more"):
         reblock.run(job, executor=failing)
     assert not (tmp_path / "a.zarr").exists()
     report = reblock.run(job, executor=pool)
@@ -155,7 +158,7 @@ def test_what_one_process_must_write_is_refused(source: Path, pool: Executor, tm
 def test_wrong_crews(
     source: Path, tmp_path: Path, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reblock.api.crews._TIMEOUT", "1s")
+    monkeypatch.setattr("reblock.api.crews._TIMEOUT_SECONDS", 1)
     job = reblock.plan(source, tmp_path / "a.zarr", chunks=(16, 20, 16))
     with pytest.raises(UsageError, match=words):
         reblock.run(job, **options)
@@ -169,7 +172,9 @@ def test_tasks_are_cut_for_workers(workers: int, before: tuple[int, ...], after:
     problem = job.decision.problem
     plan = share(job.plan, problem, workers)
     tasks = plan.passes[-1].tasks
-    assert tasks.count >= min(workers, problem.target.objects.count)
+    # The busiest of them does at most twice its even share: less than all may be worth it, if that reads less twice.
+    rounds = -(-tasks.count // workers)
+    assert rounds * prod(tasks.largest) <= 2.5 * 700 * 700 / min(workers, problem.target.objects.count)
     assert problem.target.objects.clipped().covers(tasks) or tasks.covers(problem.target.objects.clipped())
     from reblock.planner import check
 

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
+from reblock.api.dask_crew import DaskExecutor, check_memory, label_of
 from reblock.api.job import Job
+from reblock.api.machine import cores, machine_bytes
 from reblock.engine import Crew
+from reblock.engine.pipeline.share import this_host
 from reblock.errors import DiskError, StorageError, UsageError, option
 from reblock.planner import price, share
 from reblock.storage.location import absolute
 from reblock.storage.media.registry import medium_of
+from reblock.units import format_size
 
-#: Dask runs a task again this often if its worker dies.
-_RETRIES = 20
-#: How long a cluster may take to answer.
-_TIMEOUT = "20s"
+#: How long a scheduler may take to answer.
+_TIMEOUT_SECONDS = 5
 #: How long workers may take to say what they see.
 _ANSWER_SECONDS = 120
 #: The most workers of this machine.
 MAX_WORKERS = 256
+#: The most files whose visibility is checked.
+_MOST_PATHS = 64
+#: What a worker takes besides the budget of a task.
+_BESIDES_BYTES = 16 << 20
 
 
-def shared_job(job: Job, workers: int) -> Job:
-    """The job with enough tasks for some workers."""
+def shared_job(job: Job, crew: Crew) -> Job:
+    """The job with enough tasks for a crew, and with as many threads as its workers have cores."""
     decision = job.decision
-    plan = share(decision.plan, decision.problem, workers)
+    problem = decision.problem
+    if crew.cores is not None and crew.cores != problem.cores:
+        problem = replace(problem, cores=crew.cores)
+    plan = share(decision.plan, problem, crew.workers)
     if plan is decision.plan:
         return job
-    return replace(job, decision=price(plan, decision.problem, objective=decision.objective))
+    return replace(job, decision=price(plan, problem, objective=decision.objective))
 
 
 @contextmanager
@@ -50,15 +59,23 @@ def open_crew(executor: Any = None, workers: int | None = None, cluster: str | N
         if workers:
             yield _processes(opened, workers)
         elif cluster:
-            yield _dask_crew(opened.enter_context(_client(cluster)), opened)
+            yield _dask_crew(*opened.enter_context(_client(cluster)))
         elif executor is None:
             yield None
         elif isinstance(executor, Executor):
-            yield Crew(executor, max(int(getattr(executor, "_max_workers", 0) or os.cpu_count() or 1), 1))
+            yield Crew(executor, _count(executor))
         elif type(executor).__module__.partition(".")[0] == "distributed":
-            yield _dask_crew(executor, opened)
+            yield _dask_crew(executor)
         else:
             raise UsageError(f"executor is a Dask Client or a concurrent.futures.Executor, not {executor!r}")
+
+
+def _count(executor: Executor) -> int:
+    """Workers of an executor; the threads of one process share its memory, and are one worker."""
+    if isinstance(executor, ThreadPoolExecutor):
+        return 1
+    found = getattr(executor, "num_workers", None) or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    return max(int(found), 1)
 
 
 def _processes(opened: ExitStack, workers: int) -> Crew:
@@ -68,7 +85,8 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
 
     def renew() -> Executor:
         for one in made:
-            one.shutdown(wait=False, cancel_futures=True)
+            # Wait, so that none of them still writes when others do the same work.
+            one.shutdown(cancel_futures=True)
         # A fork would copy locks that other threads hold.
         made[:] = [ProcessPoolExecutor(workers, mp_context=get_context("spawn"))]
         return made[0]
@@ -78,12 +96,13 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
             one.shutdown(cancel_futures=True)
 
     opened.callback(end)
-    return Crew(renew(), workers, renew)
+    return Crew(renew(), workers, renew, max(cores() // workers, 1))
 
 
 # ---------------------------------------------------------------- Dask
 @contextmanager
-def _client(cluster: str) -> Iterator[Any]:
+def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None]]:
+    """A client, and a function that makes another one."""
     if find_spec("distributed") is None:
         raise UsageError(f"{option('cluster')} needs the module distributed: pip install 'reblock[dask]'")
     distributed = import_module("distributed")
@@ -91,52 +110,109 @@ def _client(cluster: str) -> Iterator[Any]:
         count = cluster.removeprefix("local:")
         if not (count.isascii() and count.isdecimal()) or not 1 <= int(count) <= MAX_WORKERS:
             raise UsageError(f"{option('cluster', cluster)}: use local:N with N from 1 to {MAX_WORKERS}")
+        threads = max(cores() // int(count), 1)
         with (
-            distributed.LocalCluster(int(count), threads_per_worker=1, dashboard_address=None) as made,
+            distributed.LocalCluster(int(count), threads_per_worker=threads, dashboard_address=":0") as made,
             distributed.Client(made) as client,
         ):
-            yield client
+            yield client, None
         return
     if not cluster.startswith(("tcp://", "tls://", "ucx://", "ws://", "wss://")):
         raise UsageError(f"{option('cluster', cluster)}: use tcp://HOST:PORT, tls://HOST:PORT or local:N")
+    made_here: list[Any] = []
+
+    def connect() -> Any:
+        try:
+            # Certificates and keys of tls:// are in Dask's own configuration.
+            made_here.append(distributed.Client(cluster, timeout=_TIMEOUT_SECONDS, set_as_default=False))
+        except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+            raise UsageError(f"{option('cluster', cluster)}: {_reason(cluster, error)}") from None
+        return made_here[-1]
+
     try:
-        client = distributed.Client(cluster, timeout=_TIMEOUT)
-    except (OSError, TimeoutError, ValueError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise UsageError(f"{option('cluster', cluster)}: the scheduler does not answer: {words}") from None
-    with client:
-        yield client
+        yield connect(), connect
+    finally:
+        for client in made_here:
+            client.close(timeout=_TIMEOUT_SECONDS)
 
 
-def _dask_crew(client: Any, opened: ExitStack) -> Crew:
-    there = client.scheduler_info(n_workers=-1)["workers"]
+def _reason(cluster: str, error: BaseException) -> str:
+    """Why a scheduler cannot be used."""
+    words = " ".join(str(error).split())[:200]
+    if isinstance(error, TypeError | ValueError | RuntimeError):
+        tls = "; Dask's settings distributed.comm.tls name certificate, key and authority"
+        return f"Dask cannot connect: {words}{tls if cluster.startswith('tls') else ''}"
+    return f"the scheduler does not answer within {_TIMEOUT_SECONDS} s: {words}"
+
+
+def _dask_crew(client: Any, connect: Callable[[], Any] | None = None) -> Crew:
+    executor = DaskExecutor(client, connect)
+    there = executor.workers()
     if not there:
         raise UsageError("the cluster has no workers: start some, and try again")
-    executor = client.get_executor(pure=False, retries=_RETRIES)
-    opened.callback(executor.shutdown)
-    threads = sum(int(one["nthreads"]) for one in there.values())
-    return Crew(executor, threads)
+    threads = min(int(one["nthreads"]) for one in there.values())
+    return Crew(executor, len(there), executor.renew, max(threads, 1), executor.has_lost)
 
 
 # ---------------------------------------------------------------- before the first write
-def check_crew(crew: Crew, job: Job) -> None:
-    """UsageError if a worker has another version of reblock, or does not see the source or the target."""
-    if job.source is None or job.target is None:
+def check_crew(crew: Crew, jobs: Sequence[Job]) -> None:
+    """UsageError if a worker has other versions, sees no source or target, or has less memory than a task needs."""
+    jobs = [job for job in jobs if job.source is not None and job.target is not None]
+    if not jobs:
         return
-    seen = [*job.source.store.described_by[:4], os.path.dirname(absolute(job.target.path)) or "/"]
-    local = [absolute(path) for path in seen if "://" not in path]
+    local = _paths(jobs)
     facts = look_around(local)
+    needed = max(job.plan.memory_bytes for job in jobs) + _BESIDES_BYTES
+    if isinstance(crew.executor, DaskExecutor):
+        crew.executor.label = label_of(jobs[0].target.path if jobs[0].target else "")
+        usable = import_module("dask").config.get("distributed.worker.memory.pause", 0.8)
+        check_memory(crew.executor.workers(), needed, usable or 1.0)
+    seen: dict[tuple[str, int], Facts] = {}
     for found in _ask(crew, local):
-        if found["version"] != facts["version"]:
-            raise UsageError(f"a worker has reblock {found['version']}, this process has {facts['version']}")
-        for path, here, there in zip(local, facts["files"], found["files"], strict=True):
+        seen[found.host, found.process] = found
+        for name, ours in facts.versions.items():
+            if found.versions.get(name) != ours:
+                raise UsageError(
+                    f"a worker on {found.host} has {name} {found.versions.get(name)}, this process has {ours}: "
+                    "install the same versions"
+                )
+        for path, here, there in zip(local, facts.files, found.files, strict=True):
             if here != there:
-                raise UsageError(f"a worker on {found['host']} does not see {path}: source and target must be shared")
+                raise UsageError(f"a worker on {found.host} does not see {path}: source and target must be shared")
+    _check_hosts(list(seen.values()), needed)
 
 
-def _ask(crew: Crew, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """What the workers see; StorageError if they do not answer."""
+def _paths(jobs: Sequence[Job]) -> list[str]:
+    """Files and folders that all workers must see."""
+    seen: dict[str, None] = {}
+    for job in jobs:
+        if job.source is not None and job.target is not None:
+            above = os.path.dirname(absolute(job.target.path)) or "/"
+            seen.update(dict.fromkeys([*job.source.store.described_by[:4], above]))
+    return [absolute(path) for path in list(seen)[:_MOST_PATHS] if "://" not in path]
+
+
+def _check_hosts(workers: Sequence[Facts], needed_bytes: int) -> None:
+    """UsageError if the workers of a machine need more memory than it has."""
+    for host, count in Counter(one.host for one in workers).items():
+        most = min((one.memory_bytes for one in workers if one.host == host and one.memory_bytes), default=None)
+        if most is not None and count * needed_bytes > most:
+            raise UsageError(
+                f"{count} workers on {host} need {format_size(count * needed_bytes)}, and it has {format_size(most)}: "
+                f"use a memory budget of at most {format_size(most // count - _BESIDES_BYTES)}, or fewer workers"
+            )
+
+
+def _ask(crew: Crew, paths: Sequence[str]) -> list[Facts]:
+    """What the workers see; an error if they do not answer."""
     try:
+        if isinstance(crew.executor, DaskExecutor):
+            found = crew.executor.client.run(look_around, paths, on_error="return")
+            for address, one in found.items():
+                if not isinstance(one, Facts):
+                    words = " ".join(f"{type(one).__name__}: {one}".split())[:200]
+                    raise UsageError(f"the worker {address} cannot use reblock {this_host().version}: {words}")
+            return list(found.values())
         asked = [crew.executor.submit(look_around, paths) for _ in range(crew.workers)]
         return [future.result(timeout=_ANSWER_SECONDS) for future in asked]
     except BrokenExecutor:
@@ -147,12 +223,29 @@ def _ask(crew: Crew, paths: Sequence[str]) -> list[dict[str, Any]]:
         raise StorageError(f"the workers did not answer within {_ANSWER_SECONDS} seconds") from None
 
 
-def look_around(paths: Sequence[str]) -> dict[str, Any]:
-    """What a worker sees: versions, and files."""
+class Facts(NamedTuple):
+    """What a worker is and sees."""
+
+    host: str
+    """Its machine."""
+    process: int
+    """Its process."""
+    versions: dict[str, str]
+    """Versions that must be the same everywhere: two codecs must not make different bytes of the same elements."""
+    memory_bytes: int | None
+    """Memory of its machine, or of its control group."""
+    files: list[int | None]
+    """Identities of files and folders; None = not seen."""
+
+
+def look_around(paths: Sequence[str]) -> Facts:
+    """What this process is and sees."""
     files: list[int | None] = []
     for path in paths:
         try:
             files.append(medium_of(path).status(path).identity)
         except (FileNotFoundError, DiskError):
             files.append(None)
-    return {"version": version("reblock"), "host": socket.gethostname(), "files": files}
+    here = this_host()
+    versions = {"reblock": here.version, "numcodecs": version("numcodecs")}
+    return Facts(here.host, os.getpid(), versions, machine_bytes(), files)

@@ -118,9 +118,8 @@ def run(
     crews = import_module("reblock.api.crews")
     with crews.open_crew(executor, workers, cluster) as crew:
         if crew is not None:
-            shared = {name: crews.shared_job(one, crew.workers) for name, one in jobs_of(job).items()}
-            for one in list(shared.values())[:1]:
-                crews.check_crew(crew, one)
+            shared = {name: crews.shared_job(one, crew) for name, one in jobs_of(job).items()}
+            crews.check_crew(crew, list(shared.values()))
             job = job.with_jobs(shared) if isinstance(job, DatasetJob) else shared[""]
         return _run(job, RunOptions(overwrite, exist_ok, scratch, digest, crew), progress, cancelled)
 

@@ -5,6 +5,7 @@ from reblock.engine.gather import gather, reading_bytes
 from reblock.engine.pipeline.chain import ScratchArrays, execute_plan
 from reblock.engine.pipeline.crew import Crew
 from reblock.engine.pipeline.execute import execute
+from reblock.engine.pipeline.share import Delivery, Site
 from reblock.engine.reference import execute_in_order
 from reblock.engine.region import load, load_parts
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
@@ -14,10 +15,12 @@ from reblock.engine.watch import Watch
 __all__ = [
     "ComparedArray",
     "Crew",
+    "Delivery",
     "DifferingElement",
     "Measured",
     "Report",
     "ScratchArrays",
+    "Site",
     "Times",
     "View",
     "Watch",

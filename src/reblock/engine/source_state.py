@@ -22,6 +22,7 @@ import errno
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from functools import partial
 from itertools import chain, product
 from math import prod
@@ -39,6 +40,8 @@ from reblock.model.medium import Surveyor
 
 #: The most stamps, of two bytes each, and the most suspects that are listed.
 _MOST_STAMPS, _MOST_SUSPECTS = 1 << 21, 1 << 14
+#: The most stamps that are sent to other processes.
+_MOST_CARRIED = 1 << 14
 #: Files that are checked in one call, and threads that check.
 _BATCH, _THREADS = 1 << 10, 8
 #: Stamps: absent, unknown, and the first that describes a file.
@@ -81,6 +84,24 @@ class SourceState:
         self._own = Stamps(table, share, share == 1)
         self.start = self._look(fresh=True, cancelled=cancelled)
         self.stamps = self._own if self._shared is None else self._stamp_of_all()
+
+    def carried(self) -> SourceState:
+        """The same with few enough stamps to be sent to other processes many times.
+
+        Objects that share a stamp are only checked for their presence while they are read; the caller checks each of
+        them again at the end.
+        """
+        table, share, _ = self.stamps
+        if table.size <= _MOST_CARRIED:
+            return self
+        group = -(-table.size // _MOST_CARRIED)
+        kinds = np.minimum(table, _PRESENT)
+        starts = np.arange(0, table.size, group)
+        least, most = np.minimum.reduceat(kinds, starts), np.maximum.reduceat(kinds, starts)
+        small = copy(self)
+        few = np.where(least == most, least, _UNKNOWN).astype(np.uint16)
+        small.stamps = small._own = Stamps(few, share * group, exact=False)  # noqa: SLF001 - of the same class
+        return small
 
     def again(self, since_ns: int) -> SourceSnapshot:
         """The files as they are now; suspects are those that differ, and those changed at that moment or later."""

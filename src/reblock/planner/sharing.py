@@ -2,34 +2,54 @@
 
 Tasks are cut at boundaries of target objects, so that every object has one writer; inside an object only where parts of
 it can be written. A cut at a boundary that source and target share costs nothing; other cuts make two tasks read the
-same source object. So the axis whose next cut adds the least bytes, and then the fewest seeks, is cut first, until
-there are some tasks for each worker, or until more of them would cost more than they gain.
+same source object ::
+
+    8 tasks, 3 workers               9 tasks, 3 workers
+    │ 1 │ 2 │ 3 │                    │ 1 │ 2 │ 3 │
+    │ 1 │ 2 │ 3 │                    │ 1 │ 2 │ 3 │
+    │ 1 │ 2 │   │  ← one waits       │ 1 │ 2 │ 3 │
+
+So candidates are halved axis by axis, and cut by the load-balanced Max blocks of the DRA paper (Fig. 6): boxes of as
+many target objects as there are workers, no two of the same worker. The candidate whose slowest worker ends first is
+taken: the predicted time of the whole, which grows with what is read twice, times the share of the busiest worker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
+from reblock.cost.estimate import pass_seconds
 from reblock.cost.seeks import traffic
 from reblock.errors import Refused
 from reblock.geometry import Axis, Grid
-from reblock.model import Layout, Pass, Plan, Problem
+from reblock.model import Device, Layout, Pass, Plan, Problem
 from reblock.passes.family import fit, sweep
 from reblock.planner.tune import coalesce, fill_execution
+from reblock.strategies.dra import balance
 
-#: Tasks for each worker, so that they end at about the same time.
-TASKS_PER_WORKER = 4
-#: More than one task for each worker may add at most this part to the bytes that are read.
+#: Tasks for each worker that are enough in any case, and tasks that are enough for all.
+_TASKS_PER_WORKER, _ENOUGH_TASKS = 8, 2000
+#: Seconds that a task should take at least.
+_LEAST_SECONDS = 1.0
+#: More may be read twice than this part only if there is no other way to give all workers a task.
 _MOST_MORE = 0.1
+#: Multiples of a balanced Max block that are tried, and the most of these blocks.
+_MULTIPLES, _MOST_BLOCKS = (1, 2, 4, 8), 8
 
 
 def share(plan: Plan, problem: Problem, workers: int) -> Plan:
     """The plan with enough tasks for some workers, as far as its target's objects allow; it still fits the budget."""
-    if workers < 2 or plan.interleaved:
-        return plan
-    sides = plan.sides(problem.source, problem.target)
-    passes = tuple(_cut(made, source, target, problem, workers) for made, source, target in sides)
-    if passes == plan.passes:
+    passes = plan.passes
+    if workers > 1 and not plan.interleaved:
+        devices = plan.along(*problem.devices)
+        sides = plan.sides(problem.source, problem.target)
+        passes = tuple(
+            _Cutter(source, target, (devices[k], devices[k + 1]), problem, workers).cut(made)
+            for k, (made, source, target) in enumerate(sides)
+        )
+    if passes == plan.passes and problem.cores >= plan.coders:
         return plan
     try:
         return fill_execution(coalesce(fit(replace(plan, passes=passes), problem), problem), problem)
@@ -37,50 +57,110 @@ def share(plan: Plan, problem: Problem, workers: int) -> Plan:
         return plan
 
 
-def _cut(made: Pass, source: Layout, target: Layout, problem: Problem, workers: int) -> Pass:
-    base = _bytes(made, source)
-    while made.tasks.count < TASKS_PER_WORKER * workers:
-        found = [one for axis in range(made.tasks.ndim) if (one := _halved(made, axis, source, target, problem))]
-        best = min(found, key=lambda one: (_bytes(one, source), _seeks(one, source, target)), default=None)
-        if best is None:
-            return made
-        if made.tasks.count >= workers and _bytes(best, source) > base * (1 + _MOST_MORE):
-            return made
-        made = best
-    return made
+class _Cutter:
+    """Cuts the tasks of one pass."""
+
+    def __init__(
+        self, source: Layout, target: Layout, devices: tuple[Device, Device], problem: Problem, workers: int
+    ) -> None:
+        self._source, self._target, self._devices = source, target, devices
+        self._problem, self._workers = problem, workers
+
+    def cut(self, made: Pass) -> Pass:
+        """The pass with the best tasks."""
+        whole = self._seconds(made)
+        most = max(_TASKS_PER_WORKER * self._workers, min(int(whole / _LEAST_SECONDS), _ENOUGH_TASKS))
+        found = [made, *self._halved(made, most), *self._balanced(made, most)]
+        # Workers may share a disk, or what a store can give: then they only gain by what is not read twice.
+        limit = self._bytes(made) * (1 + _MOST_MORE)
+        cheap = [one for one in found if self._bytes(one) <= limit]
+        if any(one.tasks.count >= self._workers for one in cheap):
+            found = cheap
+        return min(found, key=lambda one: (self._end(one), self._seeks(one)))
+
+    def _seconds(self, made: Pass) -> float:
+        """The time of a pass, however many workers share it."""
+        reads = traffic(made.reads, self._source, made.read_access, coalesced=made.coalesced)
+        writes = traffic(made.writes, self._target, made.write_access, writing=True)
+        return float(pass_seconds(reads, writes, self._source, self._target, self._devices))
+
+    def _bytes(self, made: Pass) -> int:
+        return int(traffic(made.reads, self._source, made.read_access, coalesced=made.coalesced).bytes)
+
+    def _seeks(self, made: Pass) -> int:
+        reads = traffic(made.reads, self._source, made.read_access, coalesced=made.coalesced)
+        return int(reads.seeks + traffic(made.writes, self._target, made.write_access, writing=True).seeks)
+
+    def _end(self, made: Pass) -> float:
+        """When the last worker ends: it has as many of the largest tasks as any, and began its last one late."""
+        tasks, whole = made.tasks, max(prod(made.tasks.shape), 1)
+        rounds = -(-tasks.count // self._workers) if tasks.count else 0
+        busiest = min(rounds * prod(tasks.largest) / whole, 1.0)
+        late = prod(tasks.largest) / whole / 2 if tasks.count > 1 else 0.0
+        return self._seconds(made) * (busiest + late)
+
+    def _halved(self, made: Pass, most: int) -> Iterator[Pass]:
+        """Passes with about twice as many tasks each, cut along the axis that costs the least."""
+        while made.tasks.count < most:
+            counts = made.tasks.counts
+            found = [
+                one
+                for axis in range(made.tasks.ndim)
+                for least in (False, True)
+                if (one := self._with(made, (*counts[:axis], 2 * counts[axis], *counts[axis + 1 :]), least=least))
+            ]
+            best = min(found, key=lambda one: (self._seconds(one), self._seeks(one), self._end(one)), default=None)
+            if best is None:
+                return
+            yield best
+            made = best
+
+    def _balanced(self, made: Pass, most: int) -> Iterator[Pass]:
+        """Passes whose tasks are dealt evenly: along each axis, multiples of a Max block of all workers."""
+        counts = self._target.objects.counts
+        for factors in balance(counts, self._workers, tuple(reversed(range(len(counts)))))[:_MOST_BLOCKS]:
+            for axis in range(len(counts)):
+                for multiple in _MULTIPLES:
+                    wanted = list(factors)
+                    wanted[axis] *= multiple
+                    one = self._with(made, tuple(map(max, wanted, made.tasks.counts)))
+                    if one is not None and one.tasks.count <= most:
+                        yield one
+
+    def _with(self, made: Pass, counts: tuple[int, ...], *, least: bool = False) -> Pass | None:
+        """The pass with more tasks along some axes; None if they cannot be cut, or not at the target's objects.
+
+        If they do not divide evenly, there are as many of them at the most, or at `least`.
+        """
+        axes = list(made.tasks.axes)
+        for axis, count in enumerate(counts):
+            if count > made.tasks.counts[axis]:
+                cut = _cut(made.tasks.axes[axis], self._target, axis, count, least=least)
+                if cut is None:
+                    return None
+                axes[axis] = cut
+        try:
+            return sweep(
+                self._source,
+                self._target,
+                self._problem.device,
+                read=made.read,
+                write=made.write,
+                tasks=Grid(tuple(axes)),
+                order=made.order,
+            )
+        except Refused:
+            return None
 
 
-def _bytes(made: Pass, source: Layout) -> int:
-    return int(traffic(made.reads, source, made.read_access, coalesced=made.coalesced).bytes)
-
-
-def _seeks(made: Pass, source: Layout, target: Layout) -> int:
-    reads = traffic(made.reads, source, made.read_access, coalesced=made.coalesced)
-    return int(reads.seeks + traffic(made.writes, target, made.write_access, writing=True).seeks)
-
-
-def _halved(made: Pass, axis: int, source: Layout, target: Layout, problem: Problem) -> Pass | None:
-    """The pass with twice as many tasks along an axis; None if they cannot be cut, or not at the target's objects."""
-    tasks, objects = made.tasks.axes[axis], target.objects.axes[axis]
-    step, count = objects.step, objects.count
-    if count < 2 * tasks.count and target.partial_writes and not target.encoded:
-        step, count = 1, objects.length
-    if step is None or count < 2 * tasks.count:
+def _cut(tasks: Axis, target: Layout, axis: int, count: int, *, least: bool) -> Axis | None:
+    """An axis of the task grid cut into about so many parts."""
+    objects = target.objects.axes[axis]
+    step, there = objects.step, objects.count
+    if there < count and target.partial_writes and not target.encoded:
+        step, there = 1, objects.length
+    if step is None or there < count:
         return None
     if tasks.count > 1 and (tasks.step is None or tasks.step % step):
         return None
-    cut = Axis.regular(tasks.length, step * (count // (2 * tasks.count)))
-    axes = list(made.tasks.axes)
-    axes[axis] = cut
-    try:
-        return sweep(
-            source,
-            target,
-            problem.device,
-            read=made.read,
-            write=made.write,
-            tasks=Grid(tuple(axes)),
-            order=made.order,
-        )
-    except Refused:
-        return None
+    return Axis.regular(tasks.length, step * (there // count if least else -(-there // count)))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reblock.cost.estimate import estimate_passes
-from reblock.engine import Crew, Measured, View, Watch
-from reblock.model import Format, Store
+from reblock.engine import Crew, Delivery, Measured, Site, View, Watch
+from reblock.model import Format
 from reblock.model.workspace import Workspace
-from reblock.runs.scratch import KeptScratch
+from reblock.runs.group_commit import ArrayLedger, destination_of
+from reblock.runs.scratch import KeptScratch, SpareScratch
 from reblock.runs.work import Work
 from reblock.storage.location import absolute
 
@@ -33,15 +34,28 @@ class Abroad:
     prefixes: dict[str, str] = field(default_factory=dict)
     """Folders as the others reach them, and as this process does."""
 
-    def execute(self, crew: Crew, view: View, store: Store, watch: Watch) -> list[Measured]:
+    def execute(self, crew: Crew, view: View, watch: Watch, ledger: ArrayLedger) -> list[Measured]:
         """Let a crew carry out the plan."""
         work = self.work
-        crew.check(work.plan, store)
+        layouts = [work.problem.source, *work.plan.scratch, work.problem.target]
         seconds = [sweep.seconds for sweep in estimate_passes(work.plan, work.problem)]
-        return crew.execute(work.plan, view, self.scratch, watch, seconds=seconds, abroad=self._abroad, home=self._home)
+        spare = SpareScratch(work.plan, self.scratch.outside) if work.plan.interleaved else self.scratch
 
-    def _abroad(self, number: int) -> tuple[Store, str]:
-        """The array that a pass writes, and its folder."""
+        def take(number: int, delivery: Delivery) -> None:
+            if delivery.paths is None:
+                ledger.settle(number, delivery.numbers, delivery.sizes, delivery.sums, delivery.seen)
+            else:
+                ledger.record(number, [box._replace(path=self._home(box.path)) for box in delivery.boxes()])
+            elements = int(delivery.sizes.sum()) // max(layouts[number + 1].itemsize, 1)
+            for one in range(len(work.plan.passes)) if work.plan.interleaved else (number,):
+                watch.tell(one, elements, elements)
+
+        return crew.execute(
+            work.plan, view, self.scratch, watch, seconds=seconds, place=self._place, take=take, spare=spare
+        )
+
+    def _place(self, number: int) -> Site:
+        """The array that a pass writes, as others reach it."""
         if number < self.work.last:
             store, folder, ours = self.scratch.abroad(number)
         else:
@@ -51,7 +65,7 @@ class Abroad:
             )
             store = self.format.reopen(path, self.work.inner, self.work.schema, **self.medium)
         self.prefixes[os.path.join(folder, "")] = os.path.join(ours, "")
-        return store, folder
+        return Site(store, folder, destination_of(store, self.work.plan.passes[number], folder).alone)
 
     def _home(self, path: str) -> str:
         """A path of theirs as this process reaches it."""

@@ -160,6 +160,28 @@ class GroupCommit:
                 self._state.wait()
                 self._raise()
 
+    def settle(
+        self, sweep: int, boxes: Integers, sizes: Integers, sums: Integers, seen: Integers | None = None
+    ) -> None:
+        """Record boxes of a pass that others have made durable, with the state of their files. Ignores other passes."""
+        if sweep not in self._sides or not boxes.size:
+            return
+        self._unchanged()
+        order = np.argsort(boxes)
+        boxes, sums = boxes[order], sums[order]
+        group = Group(
+            sweep,
+            boxes,
+            int(sizes.sum()),
+            sums if self.digest else None,
+            stamps(seen[order]) if seen is not None and self._sides[sweep].alone else None,
+        )
+        self._append(group)
+        with self._state:
+            self._raise()
+            total = Sums(*sums.sum(axis=0, dtype=np.uint64).tolist())
+            self._totals[sweep] = self._totals.get(sweep, Sums()) + total
+
     def flush(self) -> None:
         """Make everything durable that has been recorded so far."""
         with self._state:
@@ -241,11 +263,14 @@ class GroupCommit:
             else None,
             stamps(settle([box.path for box in boxes])) if side.alone else None,
         )
+        self._append(group)
+
+    def _append(self, group: Group) -> None:
         with self._writing:
             self._journal.append(group.to_json())
-        self.commits += 1
-        if sweep in self._listeners:
-            self._listeners[sweep](group.boxes)
+            self.commits += 1
+            if group.number in self._listeners:
+                self._listeners[group.number](group.boxes)
 
 
 @dataclass(frozen=True)
@@ -280,6 +305,12 @@ class ArrayLedger:
     def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
         """As `GroupCommit.record`."""
         self.whole.record(self.first + sweep, boxes)
+
+    def settle(
+        self, sweep: int, boxes: Integers, sizes: Integers, sums: Integers, seen: Integers | None = None
+    ) -> None:
+        """As `GroupCommit.settle`."""
+        self.whole.settle(self.first + sweep, boxes, sizes, sums, seen)
 
     def forget(self, sweep: int) -> None:
         """Note that finished boxes of a pass no longer count."""

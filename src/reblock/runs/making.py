@@ -39,7 +39,7 @@ from reblock.runs.abroad import Abroad
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
-from reblock.runs.journal import Journal
+from reblock.runs.journal import Journal, JournalPart
 from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
 from reblock.runs.scratch import KeptScratch
@@ -247,7 +247,7 @@ class Making:
         progress = None if self.meter is None else self.meter.of_array(work.first)
         watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state)
         try:
-            work.measured = self._carry_out(work, store, scratch, watch)
+            work.measured = self._carry_out(work, store, scratch, watch, mine, ledger)
         except MisfitError as error:
             raise misfit_in_source(error, work.source) from None
         started = perf_counter()
@@ -267,14 +267,48 @@ class Making:
         for number in range(work.last + 1):
             ledger.release(work.first + number)
 
-    def _carry_out(self, work: Work, store: Store, scratch: KeptScratch, watch: Watch) -> list[Measured]:
+    def _carry_out(
+        self,
+        work: Work,
+        store: Store,
+        scratch: KeptScratch,
+        watch: Watch,
+        journal: JournalPart,
+        ledger: GroupCommit,
+    ) -> list[Measured]:
         view = work.source.as_planned(work.plan)
-        if self.crew is None:
+        if self.crew is None or self._is_alone(self.crew, work, store):
             return execute_plan(work.plan, view, store, scratch, watch=watch)
+        there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
+        measured = there.execute(self.crew, view, watch, ledger.part(work.first))
+        self._check_twice(self.crew, work, journal, store, ledger)
+        return measured
+
+    def _is_alone(self, crew: Crew, work: Work, store: Store) -> bool:
+        """Whether this process writes an array of a dataset without the crew; UsageError for an array of its own."""
         if self._disks.folders:
             raise UsageError(f"{option('disks')} and {option('workers')} do not go together: leave one of them out")
-        there = Abroad(work, self.format, self.staging.workspace, scratch, self._elsewhere)
-        return there.execute(self.crew, view, store, watch)
+        if crew.can_write(store):
+            return False
+        if self.dataset is None:
+            raise crew.refuse(store)
+        work.notes.append(f"{work.name}: written without workers, because only one process can write this codec")
+        return True
+
+    def _check_twice(self, crew: Crew, work: Work, journal: JournalPart, store: Store, ledger: GroupCommit) -> None:
+        """Raise StorageError if tasks were carried out twice, and a file is not what its journal says.
+
+        Both write the same bytes, but a worker that is killed after the other has finished may leave a file longer.
+        """
+        sweep = work.plan.passes[work.last]
+        side = destination_of(store, sweep, self.staging.workspace.reach)
+        if not side.alone or not crew.may_repeat():
+            return
+        ledger.flush()
+        memory = work.plan.memory_bytes
+        _, _, failed = find_finished(journal, work.last, sweep, side, memory, self.cancelled)
+        if failed:
+            raise StorageError(f"a worker that was lost has damaged {failed} write boxes, which must be made again")
 
     def _record(self, work: Work) -> Record:
         return Record(digest=work.sums, job=job_of_array(self.problem["arrays"][work.name]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,6 +37,8 @@ _FORMAT = "rawblocks"
 _KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
 #: The most boxes that are tracked, so that tracking takes little memory; with more, blocks are removed at the end.
 _MANY_BOXES = 1 << 17
+#: Names of arrays that workers make for themselves begin here; passes have smaller numbers.
+_FIRST_SPARE = 10**17
 
 
 class KeptScratch:
@@ -80,6 +83,11 @@ class KeptScratch:
         path, schema = os.path.join(folder, str(number)), scratch_schema(self._plan, number)
         store = registry.get(_FORMAT).reopen(path, "", schema, medium=medium_of(path))
         return store, folder, self.folder_of(number)
+
+    @property
+    def outside(self) -> str:
+        """The folder as other processes reach it."""
+        return self.folder if self._private is None else absolute(self._private.path)
 
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved or replaced."""
@@ -130,6 +138,25 @@ class KeptScratch:
         private = self._private_of(number)
         if private is not None:
             private.remove(str(number))
+
+
+class SpareScratch:
+    """Intermediate arrays of one task of interleaved passes, which a worker makes and removes."""
+
+    def __init__(self, plan: Plan, folder: str) -> None:
+        """Their names are numbers, like all names in the folder, and no two workers choose the same."""
+        self._plan, self._folder = plan, folder
+        self._made: dict[int, str] = {}
+
+    def make(self, number: int) -> Store:
+        """A new array."""
+        self._made[number] = os.path.join(self._folder, str(_FIRST_SPARE + secrets.randbelow(_FIRST_SPARE)))
+        return make_scratch(self._plan, number, self._made[number])
+
+    def drop(self, number: int) -> None:
+        """Remove an array."""
+        path = self._made.pop(number)
+        target_medium(path).remove_folder(path)
 
 
 class Spent:

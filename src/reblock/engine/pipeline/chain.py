@@ -34,20 +34,20 @@ def execute_plan(
     watch, view = watch or Watch(), view.as_planned(plan)
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
-        _run(plan, view, store, scratch, measured, None, watch)
+        run_tasks(plan, view, store, scratch, measured, None, watch)
         return measured
     last = plan.passes[-1]
     done = watch.ledger.finished(len(plan.passes) - 1) if watch.ledger else ()
     for task in last.tasks.indices():
         boxes = [last.writes.number(index) for index in last.writes.touching(last.tasks.box(task))] if done else []
         if not done or any(number not in done for number in boxes):
-            _run(plan, view, store, scratch, measured, [task], watch)
+            run_tasks(plan, view, store, scratch, measured, [task], watch)
         else:
             measured[-1].resumed_boxes += len(boxes)
     return measured
 
 
-def _run(
+def run_tasks(
     plan: Plan,
     view: View,
     store: Store,

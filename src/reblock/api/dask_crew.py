@@ -1,0 +1,170 @@
+"""Dask: the workers of a cluster as an executor, whatever becomes of them and of their scheduler.
+
+Shares are placed on the workers one by one, so that each has the same number of them; if that worker dies, the
+scheduler gives them to others. If the scheduler restarts, everything that it knew is lost, and submitted again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from threading import Lock
+from time import monotonic, sleep
+from typing import Any
+
+from reblock.engine.pipeline.share import Share
+from reblock.errors import StorageError, UsageError
+from reblock.units import format_size
+
+#: How long a scheduler and its workers may be away before the run stops.
+PATIENCE_SECONDS = 120.0
+#: How often the list of workers is read again.
+_LIST_SECONDS = 10.0
+#: States of a future whose result will never come, because the scheduler has forgotten it.
+_FORGOTTEN = ("cancelled", "lost")
+
+
+class DaskFuture(Future[Any]):
+    """A future of Dask, as others expect it; cancelling it takes it from the scheduler."""
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        super().__init__()
+        self._forget = forget
+
+    def cancel(self) -> bool:
+        """Forget the task; a worker that is carrying it out will end it in vain."""
+        if not super().cancel():
+            return False
+        self._forget()
+        return True
+
+
+class DaskExecutor(Executor):
+    """The workers of a Dask cluster."""
+
+    def __init__(self, client: Any, connect: Callable[[], Any] | None = None) -> None:
+        """`connect` makes another client if this one gives up its scheduler; None = the caller's client is used."""
+        self.client = client
+        self._connect = connect
+        self._token = secrets.token_hex(4)
+        self._count = 0
+        self._lock = Lock()
+        self._placed: Counter[str] = Counter()
+        self._names: list[str] = []
+        self._processes: set[str] = set()
+        self._listed = 0.0
+        self.label = "reblock"
+        """What the dashboard calls the tasks."""
+        self.vanished = False
+        """Whether a worker that was there is not there any more."""
+        self.workers()
+
+    def workers(self) -> dict[str, Any]:
+        """The workers that the scheduler knows, by address."""
+        found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        # A worker that is started again may have its old address.
+        processes = {str(one.get("id", address)) for address, one in found.items()}
+        self.vanished = self.vanished or not self._processes <= processes
+        self._names, self._processes, self._listed = sorted(found), processes, monotonic()
+        return found
+
+    def has_lost(self) -> bool:
+        """Whether a worker has died since the beginning: then a task may have been carried out twice."""
+        self.workers()
+        return self.vanished
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+        """Submit a call; BrokenExecutor if the scheduler cannot be reached now."""
+        try:
+            if monotonic() > self._listed + _LIST_SECONDS:
+                self.workers()
+            with self._lock:
+                self._count += 1
+                number = self._count
+                where = min(self._names, key=lambda name: self._placed[name], default=None)
+                self._placed[where or ""] += 1
+            name = f"{self.label} {arguments[0].name}" if arguments and isinstance(arguments[0], Share) else self.label
+            there = self.client.submit(
+                function,
+                *arguments,
+                **more,
+                pure=False,
+                key=f"{name}-{self._token}-{number}",
+                workers=None if where is None else [where],
+                allow_other_workers=where is not None,
+            )
+        except Exception as error:
+            # Whatever a client raises while its scheduler is away, it is not the share's fault.
+            if self.client.status == "running" and not isinstance(error, OSError | TimeoutError):
+                raise
+            raise BrokenExecutor(str(error)) from error
+
+        def forget() -> None:
+            if self.client.status == "running":
+                self.client.cancel([there], asynchronous=True)
+
+        made = DaskFuture(forget)
+
+        def pass_on(done: Any) -> None:
+            with self._lock:
+                self._placed[where or ""] -= 1
+            if made.set_running_or_notify_cancel():
+                _pass_on(done, made)
+
+        there.add_done_callback(pass_on)
+        return made
+
+    def renew(self) -> Executor:
+        """The same executor, once its scheduler and a worker are there; StorageError if they do not come back."""
+        until = monotonic() + PATIENCE_SECONDS
+        words = "no worker is left"
+        while monotonic() < until:
+            try:
+                if self.client.status == "closed" and self._connect is not None:
+                    self.client = self._connect()
+                if self.client.status == "running" and self.workers():
+                    self.vanished = True
+                    return self
+            except (OSError, TimeoutError, UsageError, RuntimeError) as error:
+                words = " ".join(str(error).split())[:200]
+            sleep(0.2)
+        raise StorageError(f"the Dask cluster is gone, and did not come back for {PATIENCE_SECONDS:.0f} s: {words}")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - the base class has it so
+        """Nothing to do: the cluster belongs to others."""
+
+
+def _pass_on(done: Any, made: Future[Any]) -> None:
+    """Give the result of a future of Dask to another one."""
+    if done.status == "finished":
+        try:
+            made.set_result(done.result())
+        except Exception as error:  # noqa: BLE001 - the worker that held the result died meanwhile
+            made.set_exception(BrokenExecutor(str(error)))
+        return
+    wrong = None if done.status in _FORGOTTEN else done.exception()
+    if wrong is None or type(wrong).__name__ in ("KilledWorker", "FutureCancelledError", "NoValidWorkerError"):
+        wrong = BrokenExecutor(str(wrong or "the scheduler has forgotten the task"))
+    made.set_exception(wrong)
+
+
+def check_memory(workers: dict[str, Any], needed_bytes: int, usable: float) -> None:
+    """UsageError if a worker has less memory than a task needs; Dask pauses workers above the `usable` part."""
+    for address, one in workers.items():
+        limit, used = int(one.get("memory_limit") or 0), int(one.get("metrics", {}).get("memory") or 0)
+        room = int(limit * usable) - used
+        if limit and room < needed_bytes:
+            most = f": use a memory budget of at most {format_size(room)}, or larger workers" if room > 0 else ""
+            raise UsageError(
+                f"the worker {address} has {format_size(max(room, 0))} of its {format_size(limit)} to give, and a task "
+                f"needs {format_size(needed_bytes)}{most}"
+            )
+
+
+def label_of(path: str) -> str:
+    """The name of a target in a dashboard; keys must not have dashes followed by anything else."""
+    name = os.path.basename(path.split("?", maxsplit=1)[0].rstrip("/")) or "array"
+    return f"reblock {name.replace('-', '_')[:60]}"

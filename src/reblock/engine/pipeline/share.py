@@ -1,0 +1,244 @@
+"""Shares: some tasks of a plan that a worker carries out, and what it returns.
+
+A worker is any process that sees source and target under the names that the caller uses. It carries out one share at a
+time, with its own threads and within its own budget, whatever the number of threads that call `perform`.
+
+A share may be carried out twice, even at the same time: two tasks only ever write disjoint bytes, and the same task
+always writes the same ones. A worker that nobody waits for any more stops when the folder that it writes in is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
+from itertools import starmap
+from threading import Lock
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reblock.engine import native
+from reblock.engine.pipeline.chain import ScratchArrays, run_tasks
+from reblock.engine.pipeline.execute import execute
+from reblock.engine.report import Measured
+from reblock.engine.source_state import SourceState
+from reblock.engine.view import View
+from reblock.engine.watch import Watch
+from reblock.errors import DiskError, ReblockError, StorageError, UsageError
+from reblock.model import Finished, Medium, Plan, Store, Sums
+
+#: Where Linux keeps a name for the time since it was started: processes with the same name share a page cache.
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+#: How often a worker checks that the folder it writes in still exists.
+_TETHER_SECONDS = 0.2
+#: A process carries out one share at a time, because each may take the whole budget.
+_ALONE = Lock()
+
+Integers = npt.NDArray[np.uint64]
+
+
+class Host(NamedTuple):
+    """Where a process runs."""
+
+    host: str
+    """Name of the machine."""
+    boot: str
+    """What it shares with all processes whose writes this one can make durable; "" = nothing."""
+    version: str
+    """Version of reblock."""
+
+
+@cache
+def this_host() -> Host:
+    """Where this process runs."""
+    boot = ""
+    with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:
+        boot = file.read().strip()
+    return Host(os.uname().nodename, boot, version("reblock"))
+
+
+@dataclass(frozen=True)
+class Site:
+    """The array that a pass writes, as workers reach it."""
+
+    store: Store
+    """The array."""
+    root: str
+    """Its folder."""
+    alone: bool
+    """Whether every write box is a file of its own, whose state is to be returned."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some tasks of a pass, and everything that a worker needs for them."""
+
+    plan: Plan
+    """The plan."""
+    number: int
+    """Number of the pass; all passes if the plan interleaves them."""
+    view: View
+    """What it reads."""
+    place: Site
+    """What it writes."""
+    identity: int | None
+    """Identity of the folder that it writes in; None = unknown."""
+    tasks: tuple[int, int]
+    """Numbers of the tasks, in C order: the first, and the one after the last."""
+    finished: frozenset[int]
+    """Write boxes of these tasks that are finished already."""
+    digest: bool
+    """Whether to take digest sums."""
+    source: SourceState | None
+    """State of the source at the start of the run."""
+    scratch: ScratchArrays | None
+    """Makes the intermediate arrays of interleaved passes."""
+    caller: Host
+    """Where the caller runs."""
+
+    @property
+    def name(self) -> str:
+        """What dashboards call the pass."""
+        count = len(self.plan.passes)
+        return "passes" if self.plan.interleaved and count > 1 else f"pass {self.number + 1} of {count}"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a worker returns: columns with one row for each write box that it has finished."""
+
+    numbers: Integers
+    """Numbers of the boxes."""
+    sizes: Integers
+    """Their logical bytes."""
+    sums: Integers
+    """Their two digest sums."""
+    paths: tuple[str, ...] | None
+    """Their files, which the caller makes durable; None = they are durable."""
+    seen: Integers | None
+    """The state of their files, if they are durable and each box has a file of its own."""
+    measured: list[Measured] = field(default_factory=list)
+    """What was measured in each pass that was carried out."""
+
+    def boxes(self) -> list[Finished]:
+        """The boxes that the caller makes durable."""
+        sums = starmap(Sums, self.sums.tolist())
+        return list(
+            map(Finished, self.numbers.tolist(), self.paths or (), self.sizes.tolist(), sums),
+        )
+
+
+class _ShareLedger:
+    """The ledger of a worker: it keeps what is finished until it is delivered."""
+
+    def __init__(self, finished: frozenset[int], last: int) -> None:
+        self._finished, self._last = finished, last
+        self.boxes: list[Finished] = []
+
+    def finished(self, sweep: int) -> frozenset[int]:
+        return self._finished if sweep == self._last else frozenset()
+
+    def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
+        # Intermediate arrays of interleaved passes live only as long as their task.
+        if sweep == self._last:
+            self.boxes.extend(boxes)
+
+
+class _Tether:
+    """Says whether the folder that a worker writes in is gone: published, discarded, or never seen from here."""
+
+    def __init__(self, medium: Medium, root: str, identity: int | None) -> None:
+        self._medium, self._root, self._identity = medium, root, identity
+        self._next = 0.0
+        self._gone = False
+
+    def __call__(self) -> bool:
+        if self._identity is not None and not self._gone and (now := monotonic()) >= self._next:
+            self._next = now + _TETHER_SECONDS
+            try:
+                self._gone = self._medium.status(self._root).identity != self._identity
+            except (FileNotFoundError, DiskError):
+                self._gone = True
+        return self._gone
+
+
+def perform(share: Share) -> Delivery:
+    """Carry out a share, in a worker."""
+    here = this_host()
+    if here.version != share.caller.version:
+        raise UsageError(
+            f"a worker on {here.host} has reblock {here.version}, the run was begun by {share.caller.version}"
+        )
+    with _ALONE, _no_collection():
+        return _perform(share, here)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage is collected on Python 3.11, which stands still if that happens while Dask looks at its threads.
+
+    A collection inside sys._current_frames waits for a thread that is being started, which waits for the collection
+    (python/cpython#106883). The engine starts many threads, and its memory does not depend on the collector.
+    """
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _perform(share: Share, here: Host) -> Delivery:
+    place = share.place
+    medium = place.store.medium
+    tether = _Tether(medium, place.root, share.identity)
+    if tether():
+        raise UsageError(f"a worker on {here.host} does not see {place.root}: the run is over, or it is not shared")
+    ledger = _ShareLedger(share.finished, share.number)
+    watch = Watch(None, tether, ledger=ledger, digest=share.digest, source=share.source)
+    try:
+        measured = _execute(share, watch)
+    except KeyboardInterrupt:
+        raise StorageError(f"{place.root} is gone: the run is over") from None
+    boxes = sorted(ledger.boxes)
+    paths: tuple[str, ...] | None = tuple(box.path for box in boxes)
+    seen = None
+    if not (here.boot and here.boot == share.caller.boot and medium.is_local):
+        medium.sync_all({path for path in paths or () if path}, place.root)
+        if place.alone:
+            settle = native.settle if medium.is_local and native.library() else medium.settle  # type: ignore[attr-defined]
+            seen = settle(list(paths or ()))
+        paths = None
+    return Delivery(
+        np.array([box.number for box in boxes], np.uint64),
+        np.array([box.bytes for box in boxes], np.uint64),
+        np.array([box.sums for box in boxes], np.uint64).reshape(-1, 2),
+        paths,
+        seen,
+        measured,
+    )
+
+
+def _execute(share: Share, watch: Watch) -> list[Measured]:
+    plan, number = share.plan, share.number
+    grid = plan.passes[number].tasks
+    tasks = [grid.index(task) for task in range(*share.tasks)]
+    if not plan.interleaved:
+        done = execute(plan.passes[number], share.view, share.place.store, watch=watch, number=number, tasks=tasks)
+        return [replace(done, resumed_boxes=0)]
+    if share.scratch is None:
+        raise ReblockError("a share of interleaved passes has no scratch")
+    measured = [Measured() for _ in plan.passes]
+    for task in tasks:
+        run_tasks(plan, share.view, share.place.store, share.scratch, measured, [task], watch)
+    return [replace(one, resumed_boxes=0) for one in measured]
