@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +104,25 @@ class S3Server:
         except obstore.exceptions.BaseError:
             return False
         return True
+
+    def keys(self, prefix: str = "") -> set[str]:
+        """The keys of all objects below a prefix, as the store lists them."""
+        import obstore
+
+        store = obstore.store.from_url(f"s3://{BUCKET}", config=self.options, client_options={"allow_http": True})
+        return {one["path"] for page in obstore.list(store, prefix or None) for one in page}
+
+    def uploads(self) -> list[str]:
+        """Uploads in parts that were begun and neither completed nor aborted, by what the server keeps of them."""
+        here = f"http://127.0.0.1:{self.port + 3}/buckets/{BUCKET}/.uploads/?limit=10000"
+        asked = urllib.request.Request(here, headers={"Accept": "application/json"})
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return [one["FullPath"] for one in json.load(answer)["Entries"] or ()]
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return []
+            raise
 
     def stop(self) -> None:
         """End it."""

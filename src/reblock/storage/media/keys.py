@@ -13,6 +13,7 @@ An old array is removed before a new one is written in its place, because no suc
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -25,11 +26,24 @@ from typing import Self
 from reblock.errors import DiskError, FormatError, LockedError, ReblockError
 from reblock.model.medium import FILE, FOLDER
 from reblock.model.workspace import TargetMedium
-from reblock.storage.media.small import RUN_FOLDER, exists, read_whole
+from reblock.storage.media.small import RUN_FOLDER, read_whole
 
 _JOURNAL, _LOCK, _SCRATCH = "journal", "lock", "scratch"
 #: The most bytes of one line of a log, and of a lock.
 _LONGEST, _LOCK_BYTES = 1 << 30, 4096
+
+
+def is_there(medium: TargetMedium, key: str) -> bool:
+    """Whether anything has this key. A failure is no absence: a run must not take a log for missing."""
+    try:
+        medium.status(key)
+    except FileNotFoundError:
+        return False
+    except DiskError as error:
+        if error.errno != errno.ENOTDIR:
+            raise
+        return False
+    return True
 
 
 class KeyPlace:
@@ -83,31 +97,42 @@ class KeyLog:
     def __init__(self, medium: TargetMedium, key: str) -> None:
         self.key = key
         self._medium = medium
+        # Bytes and number of lines after our own last one: while the lock is held, nobody else appends.
+        self._end: tuple[int, int] | None = None
 
     @classmethod
     def find(cls, medium: TargetMedium, key: str) -> KeyLog | None:
         """An existing log, or None: without its first line it is none."""
-        return cls(medium, key) if exists(medium, f"{key}/{0:08}") else None
+        return cls(medium, key) if is_there(medium, f"{key}/{0:08}") else None
 
     def lines(self) -> Iterator[bytes]:
         """The lines, up to the first number that is missing."""
         number = 0
-        while exists(self._medium, self._line(number)):
+        while is_there(self._medium, self._line(number)):
             yield read_whole(self._medium, self._line(number), limit_bytes=_LONGEST)
             number += 1
 
     def append(self, line: bytes, after: int) -> None:
         """Make the next object, after those that have `after` bytes; later ones are removed, the last one first."""
+        if self._end is None or self._end[0] != after:
+            self._end = after, self._cut(after)
+        number = self._end[1]
+        self._end = None
+        self._medium.create(self._line(number), line)
+        self._end = after + len(line), number + 1
+
+    def _cut(self, after: int) -> int:
+        """Remove the lines after some bytes; returns the number of those before."""
         number = size = 0
         while size < after:
             size += self._medium.status(self._line(number)).size
             number += 1
         later = number
-        while exists(self._medium, self._line(later)):
+        while is_there(self._medium, self._line(later)):
             later += 1
         for old in reversed(range(number, later)):
             self._medium.remove(self._line(old))
-        self._medium.create(self._line(number), line)
+        return number
 
     def _line(self, number: int) -> str:
         return f"{self.key}/{number:08}"
@@ -131,7 +156,7 @@ class KeyWorkspace:
     @property
     def is_there(self) -> bool:
         """Whether anything is in the run's folder."""
-        return exists(self._medium, self.folder)
+        return is_there(self._medium, self.folder)
 
     @property
     def has_target(self) -> bool:
@@ -153,7 +178,7 @@ class KeyWorkspace:
 
     def holder(self) -> str | None:
         """The process that the lock names, in words, or None."""
-        if not exists(self._medium, self.lock):
+        if not is_there(self._medium, self.lock):
             return None
         try:
             told = json.loads(read_whole(self._medium, self.lock, limit_bytes=_LOCK_BYTES))
@@ -230,7 +255,7 @@ class KeyWorkspace:
         if self.has_log:
             self.clear_array()
             removed.append(self.journal)
-        if exists(self._medium, self.scratch):
+        if is_there(self._medium, self.scratch):
             removed.append(self.scratch)
         self._medium.remove_folder(self.scratch)
         self._remove_log()
@@ -246,7 +271,9 @@ class KeyWorkspace:
                 if name != RUN_FOLDER:
                     remove = self._medium.remove_folder if kind == FOLDER else self._medium.remove
                     remove(f"{self.target}/{name}")
-        self._medium.remove(self.target)
+        # Servers that keep objects as files refuse to remove a folder.
+        if self._is_object():
+            self._medium.remove(self.target)
 
     def identity(self) -> int:
         """The array has its final keys, so there is nothing to compare."""

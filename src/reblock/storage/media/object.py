@@ -15,10 +15,8 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -33,17 +31,17 @@ from reblock.model.store import Bytes
 from reblock.model.workspace import Stamps
 from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
+from reblock.storage.media.object_lease import FollowedLease, Lease, LeaseTerms
 from reblock.storage.media.object_store import Pages, open_store
+from reblock.storage.media.object_survey import PAGE, THREADS, survey
 from reblock.storage.media.object_url import READABLE, check_url, split_object
-from reblock.storage.media.object_workspace import Lease, ObjectWorkspace
-from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, Gate, send
+from reblock.storage.media.object_workspace import ObjectWorkspace
+from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_URGENT_SECONDS, Gate, send
 
 #: How long the status of an object that is read in ranges is remembered, and of how many.
 _REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
-#: Threads for many small requests, and objects that one request removes.
-_THREADS, _MANY = 16, 1000
-#: Several keys in a folder are looked up by listing it, up to this many objects for each of them.
-_FEW_KEYS, _LISTED_PER_KEY = 3, 8
+#: Of how many written objects the state is remembered until it is recorded.
+_MOST_WRITTEN = 1 << 14
 #: The mark by which the writer of a conditional object recognises it.
 _MARK = "reblock-mark"
 #: Objects by which a folder on a server without listings is recognised.
@@ -63,17 +61,20 @@ class ObjectMedium:
         """
         self.name = root
         self._options, self.locks = dict(options), locks
-        self.library, self.gate = obstore, Gate()
+        self.library, self.gate, self._urgent = obstore, Gate(), Gate()
         self.store = open_store(root, self._options)
         self.lists = not root.startswith(READABLE)
         self._lock = Lock()
         self._folders: set[str] = set()
         self._known: dict[str, tuple[float, Status, str | None]] = {}
-        self._leases: dict[str, Lease] = {}
+        self._written: dict[str, tuple[int, int]] = {}
+        self._leases: dict[str, Lease | FollowedLease] = {}
         self._is_there = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return connect, (self.name, self._options, self.locks)
+        with self._lock:
+            held = [lease.terms for lease in self._leases.values()]
+        return _travel, (self.name, self._options, self.locks, held)
 
     def has(self, options: Mapping[str, str], *, locks: bool) -> bool:
         """Whether it was connected with these options."""
@@ -83,12 +84,21 @@ class ObjectMedium:
         """The path of a key in its bucket."""
         return split_object(key)[1]
 
-    def send(self, key: str, doing: str, request: Callable[[], _Result]) -> _Result:
-        """The result of a request; FileNotFoundError only if the bucket exists."""
+    def send(self, key: str, doing: str, request: Callable[[], _Result], *, urgent: bool = False) -> _Result:
+        """The result of a request; FileNotFoundError only if the bucket exists.
+
+        An urgent one does not wait until others are answered, and is given up soon.
+        """
+        gate, seconds = (self._urgent, MAX_URGENT_SECONDS) if urgent else (self.gate, MAX_SECONDS)
         try:
-            result = send(self.gate, key, doing, request, MAX_SECONDS if self._is_there else MAX_FIRST_SECONDS)
+            result = send(gate, key, doing, request, seconds if self._is_there else MAX_FIRST_SECONDS)
         except FileNotFoundError:
             self._check_bucket()
+            raise
+        except DiskError as error:
+            if error.errno == errno.EACCES:
+                # Unlike the response to a look at an object, that to a listing says why.
+                self._check_bucket()
             raise
         self._is_there = True
         return result
@@ -105,9 +115,7 @@ class ObjectMedium:
         """The status of an object from its metadata."""
         # Listings tell fractions of a second, and responses do not.
         modified = int(meta["last_modified"].timestamp()) * 10**9
-        tag = f"{meta['path']} {meta['e_tag'] or modified}"
-        identity = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=8).digest(), "little") >> 1
-        return Status(int(meta["size"]), identity, modified, modified)
+        return Status(int(meta["size"]), _identity(meta["path"], meta["e_tag"] or str(modified)), modified, modified)
 
     def remembered(self, key: str) -> tuple[Status, str | None] | None:
         """Status and ETag of an object that was looked at a moment ago."""
@@ -126,6 +134,7 @@ class ObjectMedium:
         """Forget the status of an object."""
         with self._lock:
             self._known.pop(key, None)
+            self._written.pop(key, None)
 
     # ---------------------------------------------------------------- bytes
     def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> ObjectHandle:  # noqa: ARG002
@@ -149,11 +158,15 @@ class ObjectMedium:
         """Write a whole object by one request, which is atomic."""
         self._put(key, [data])
 
-    def put_if(self, key: str, data: bytes, tag: str) -> str | None:
-        """Replace an object if its ETag is still this one; returns the new one. FileExistsError if it is not."""
-        return self._put(key, [data], mode={"e_tag": tag})
+    def put_new(self, key: str, data: bytes) -> str | None:
+        """Make a new object and return its ETag; FileExistsError if there is one."""
+        return self._put(key, [data], mode="create")
 
-    def _put(self, key: str, parts: Sequence[Bytes], mode: Any = "overwrite") -> str | None:
+    def put_if(self, key: str, data: bytes, tag: str, *, urgent: bool = False) -> str | None:
+        """Replace an object if its ETag is still this one; returns the new one. FileExistsError if it is not."""
+        return self._put(key, [data], mode={"e_tag": tag}, urgent=urgent)
+
+    def _put(self, key: str, parts: Sequence[Bytes], mode: Any = "overwrite", *, urgent: bool = False) -> str | None:
         path = self._writable(key)
         some = [view for part in parts if len(view := memoryview(part).cast("B"))]
         data = some[0] if len(some) == 1 else b"".join(some)
@@ -161,12 +174,14 @@ class ObjectMedium:
         attributes = {} if mode == "overwrite" else {_MARK: mark}
 
         def put() -> str | None:
+            # A request that is repeated may outlive the lease.
+            self._writable(key)
             made = obstore.put(self.store, path, data, mode=mode, attributes=attributes, use_multipart=False)
             return made["e_tag"]
 
         self.forget(key)
         try:
-            return self.send(key, "write", put)
+            tag = self.send(key, "write", put, urgent=urgent)
         except FileExistsError:
             # The response to an earlier try may have been lost.
             with suppress(FileNotFoundError):
@@ -174,6 +189,12 @@ class ObjectMedium:
                 if there.attributes.get(_MARK) == mark:
                     return str(there.meta["e_tag"])
             raise
+        if tag is not None and mode == "overwrite":
+            with self._lock:
+                if len(self._written) >= _MOST_WRITTEN:
+                    self._written.clear()
+                self._written[key] = _identity(path, tag), len(data)
+        return tag
 
     def _writable(self, key: str) -> str:
         root, path = split_object(key)
@@ -198,7 +219,7 @@ class ObjectMedium:
         path = self.path(key)
         if path and not key.endswith("/"):
             with suppress(FileNotFoundError):
-                return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, path)))
+                return self.look(key)
         if not self._is_folder(key):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
         return Status(0, 0, 0, 0, FOLDER)
@@ -210,20 +231,25 @@ class ObjectMedium:
                 return True
         if not self.lists:
             return any(self._exists(f"{key.rstrip('/')}/{sign}") for sign in _SIGNS)
-        return next(iter(self._listed(key, path, most=1)), None) is not None or not path
+        return next(self.listed(key, most=1), None) is not None or not path
 
     def _exists(self, key: str) -> bool:
         try:
-            self.send(key, "look at", lambda: obstore.head(self.store, self.path(key)))
+            self.look(key)
         except (FileNotFoundError, DiskError):
             return False
         return True
 
-    def _listed(self, key: str, path: str, most: int = _MANY) -> Iterator[Any]:
-        """Objects below a prefix, in the order of their names."""
-        pages = Pages(self.store, f"{path}/" if path else None, most)
+    def listed(self, key: str, most: int = PAGE, after: str | None = None) -> Iterator[Any]:
+        """Objects below a prefix, in the order of their names, those after a key."""
+        path = self.path(key)
+        pages = Pages(self.store, f"{path}/" if path else None, most, None if after is None else self.path(after))
         while page := self.send(key, "list", pages.next):
             yield from page
+
+    def look(self, key: str) -> Status:
+        """The status of an object, by one request; FileNotFoundError if there is none."""
+        return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, self.path(key))))
 
     def entries(self, folder: str) -> Sequence[Listed]:
         """The next parts of the keys below a folder."""
@@ -232,7 +258,7 @@ class ObjectMedium:
             wrong = OSError(errno.EOPNOTSUPP, "an HTTP server does not list its files")
             raise DiskError.wrap(wrong, doing="list", path=folder)
         found = self.send(folder, "list", lambda: obstore.list_with_delimiter(self.store, f"{path}/" if path else None))
-        listed = dict.fromkeys(map(_last, self._with_objects(folder, found["common_prefixes"])), FOLDER)
+        listed = dict.fromkeys(map(_last, self._with_objects(found["common_prefixes"])), FOLDER)
         listed |= {_last(one["path"]): FILE for one in found["objects"] if one["path"] != path}
         below = f"{path}/" if path else ""
         with self._lock:
@@ -249,11 +275,11 @@ class ObjectMedium:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
         return [Listed(name, kind) for name, kind in listed.items()]
 
-    def _with_objects(self, folder: str, prefixes: Sequence[str]) -> Sequence[str]:
+    def _with_objects(self, prefixes: Sequence[str]) -> Sequence[str]:
         """The prefixes below which there are objects; some servers also list those of removed objects for a while."""
-        if len(prefixes) > _THREADS:
+        if len(prefixes) > THREADS:
             return prefixes
-        return [one for one in prefixes if next(self._listed(folder, one.rstrip("/"), most=1), None) is not None]
+        return [one for one in prefixes if next(self.listed(f"{self.name}/{one}", most=1), None) is not None]
 
     def make_folder(self, key: str) -> None:
         """Remember an empty folder."""
@@ -285,13 +311,20 @@ class ObjectMedium:
         """A prefix below the target."""
         return ObjectWorkspace(self, target)
 
-    def hold(self, target: str, lease: Lease | None) -> None:
+    def hold(self, target: str, lease: Lease | FollowedLease | None) -> None:
         """Let objects below a target be written only while a lease is valid."""
         with self._lock:
             if lease is None:
                 self._leases.pop(target, None)
             else:
                 self._leases[target] = lease
+
+    def follow(self, terms: LeaseTerms) -> None:
+        """Do so while the owner of a lease, another process, renews it."""
+        with self._lock:
+            known = self._leases.get(terms.target)
+        if known is None or (isinstance(known, FollowedLease) and known.terms.owner != terms.owner):
+            self.hold(terms.target, FollowedLease(self, terms))
 
     def private_folder(self, key: str, *, make: bool = False) -> KeyFolder | None:
         """A prefix that only runs use."""
@@ -308,7 +341,7 @@ class ObjectMedium:
             self._folders = {one for one in self._folders if one != path and not one.startswith(f"{path}/")}
             self._known = {one: known for one, known in self._known.items() if not one.startswith(f"{key}/")}
         self._writable(f"{key}/x")
-        while paths := [one["path"] for _, one in zip(range(_MANY), self._listed(key, path), strict=False)]:
+        while paths := [one["path"] for _, one in zip(range(PAGE), self.listed(key), strict=False)]:
             # Without the variable, a repeated request would meet another list.
             self._remove_many(key, paths)
 
@@ -318,52 +351,26 @@ class ObjectMedium:
 
     def used_bytes(self, folder: str) -> int:
         """The sizes of all objects below a folder."""
-        return sum(int(one["size"]) for one in self._listed(folder, self.path(folder)))
+        return sum(int(one["size"]) for one in self.listed(folder))
 
     def survey(self, keys: Sequence[str]) -> Sequence[Status | None]:
-        """The status of many objects, by listing their folders where that takes fewer requests; None = missing."""
-        found: dict[str, Status | None] = {}
-        alone: list[str] = []
-        for folder, some in groupby(sorted(set(keys)), lambda key: key.rpartition("/")[0]):
-            here = list(some)
-            if len(here) < _FEW_KEYS or not self.lists or not self._survey_folder(folder, here, found):
-                alone += here
-
-        def look(key: str) -> Status | None:
-            try:
-                return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, self.path(key))))
-            except FileNotFoundError:
-                return None
-
-        if alone:
-            with ThreadPoolExecutor(min(_THREADS, len(alone)), "reblock-look") as threads:
-                found |= dict(zip(alone, threads.map(look, alone), strict=True))
-        return [found.get(key) for key in keys]
-
-    def _survey_folder(self, folder: str, keys: list[str], found: dict[str, Status | None]) -> bool:
-        """Look at keys of one folder by listing it; False if it holds too many others."""
-        wanted, left = set(keys), _LISTED_PER_KEY * len(keys) + _MANY
-        seen: dict[str, Status | None] = {}
-        for one in self._listed(folder, self.path(folder)):
-            left -= 1
-            if left < 0:
-                return False
-            if (key := f"{self.name}/{one['path']}") in wanted:
-                seen[key] = self.status_of(one)
-        found |= seen
-        return True
+        """The status of many objects, with few requests; None = missing."""
+        return survey(self, keys)
 
     def stamps(self, keys: Sequence[str]) -> Stamps:
-        """The state of objects."""
-        seen = np.zeros((len(keys), 4), np.uint64)
-        for row, found in zip(seen, self.survey(keys), strict=True):
-            if found is not None:
-                row[:] = found.identity, found.size, found.modified_ns, found.changed_ns
-        return seen
+        """The state of objects: path, ETag and size. Times say no more, and a response to a write has none."""
+        return _rows(None if found is None else (found.identity, found.size) for found in survey(self, keys))
 
     def settle(self, keys: Sequence[str]) -> Stamps:
-        """The state of objects; there is no cache."""
-        return self.stamps(keys)
+        """The state of objects that were just written; the responses have told it for most of them."""
+        with self._lock:
+            told = {key: self._written.pop(key, None) for key in keys}
+        others = [key for key, known in told.items() if known is None]
+        told |= {
+            key: None if found is None else (found.identity, found.size)
+            for key, found in zip(others, survey(self, others), strict=True)
+        }
+        return _rows(told[key] for key in keys)
 
     def place(self, key: str) -> KeyPlace:
         """The key itself."""
@@ -378,6 +385,16 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
+def _identity(path: str, tag: str) -> int:
+    """A number of a path and an ETag, which listings write with or without quotes."""
+    text = f"{path} {tag.removeprefix('W/').strip(chr(34))}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def _rows(found: Iterable[tuple[int, int] | None]) -> Stamps:
+    return np.array([(*one, 0, 0) if one else (0, 0, 0, 0) for one in found], np.uint64).reshape(-1, 4)
+
+
 _CONNECTED: dict[str, ObjectMedium] = {}
 _CONNECTING = Lock()
 _DEFAULTS: dict[str, Any] = {"options": {}, "locks": True}
@@ -390,6 +407,14 @@ def connect(root: str, options: Mapping[str, str], locks: bool = True) -> Object
         if known is None or not known.has(options, locks=locks):
             known = _CONNECTED[root] = ObjectMedium(root, options, locks=locks)
         return known
+
+
+def _travel(root: str, options: Mapping[str, str], locks: bool, held: Sequence[LeaseTerms]) -> ObjectMedium:  # noqa: FBT001 - pickled
+    """The medium of a bucket in another process, which may write while the leases are renewed by their owner."""
+    medium = connect(root, options, locks)
+    for terms in held:
+        medium.follow(terms)
+    return medium
 
 
 def set_defaults(options: Mapping[str, str] | None, locks: bool | None) -> None:  # noqa: FBT001 - None = as before

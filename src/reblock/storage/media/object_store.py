@@ -20,10 +20,10 @@ _RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
 class Pages:
     """Pages of a listing. After a failure it begins again behind the last page: the library's own would just end."""
 
-    def __init__(self, store: Any, prefix: str | None, most: int) -> None:
+    def __init__(self, store: Any, prefix: str | None, most: int, after: str | None = None) -> None:
         self._list = partial(obstore.list, store, prefix, chunk_size=most)
         self._pages: Iterator[Any] | None = None
-        self._last: str | None = None
+        self._last = after
 
     def next(self) -> Sequence[Any]:
         """The next page; an empty one at the end."""

@@ -14,71 +14,21 @@ ignores conditions lets two runs write one target; it is recognised by a probe a
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from reblock.errors import DiskError, LockedError, ReblockError, StorageError, UsageError, option
-from reblock.storage.media.keys import KeyWorkspace
-from reblock.storage.media.small import exists
+from reblock.errors import DiskError, LockedError, ReblockError, UsageError, option
+from reblock.storage.media.keys import KeyWorkspace, is_there
+from reblock.storage.media.object_lease import LEASE_SECONDS, Lease, LeaseTerms, document, read_lock, server_time
 
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
-
-#: How long a lock is valid after its last write.
-LEASE_SECONDS = 30.0
-#: How often its owner writes it in that time.
-_BEATS = 6
-_LOCK_BYTES = 4096
-
-
-class Lease:
-    """The right to write a target, for a while after each renewal."""
-
-    def __init__(self, medium: ObjectMedium, key: str, told: dict[str, Any], tag: str, seconds: float) -> None:
-        self._medium, self._key, self._told, self._tag, self._seconds = medium, key, told, tag, seconds
-        self._renewed = time.monotonic()
-        self._lost = ""
-        self._stop = Event()
-        self._thread = Thread(target=self._renew, name="reblock-lease", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raise StorageError if the lease was lost, or could not be renewed for half its time."""
-        late = time.monotonic() - self._renewed
-        if not self._lost and late > self._seconds / 2:
-            self._lost = f"the lock could not be renewed for {late:.0f} seconds"
-        if self._lost:
-            raise StorageError(f"{self._key}: {self._lost}, so another run may be writing: this run has stopped")
-
-    def end(self) -> None:
-        """Stop renewing, and give the lock back if it is still ours."""
-        self._stop.set()
-        self._thread.join()
-        if not self._lost:
-            with suppress(ReblockError, OSError):
-                self._medium.remove(self._key)
-
-    def _renew(self) -> None:
-        beat = 0
-        while not self._stop.wait(self._seconds / _BEATS):
-            beat += 1
-            began = time.monotonic()
-            try:
-                tag = self._medium.put_if(self._key, _document({**self._told, "beat": beat}), self._tag)
-            except FileExistsError:
-                self._lost = "another run has taken the lock"
-                return
-            except (ReblockError, OSError):
-                continue
-            self._tag, self._renewed = tag or self._tag, began
 
 
 class ObjectWorkspace(KeyWorkspace):
@@ -101,18 +51,7 @@ class ObjectWorkspace(KeyWorkspace):
 
     def _find(self) -> tuple[str, dict[str, Any], float] | None:
         """ETag, content and time of the lock."""
-        try:
-            with self._objects.reader(self.lock) as handle:
-                data = bytearray(min(handle.size(), _LOCK_BYTES))
-                handle.read(memoryview(data), 0)
-                status, tag = handle._look()  # noqa: SLF001 - the ETag is no part of a status
-        except FileNotFoundError:
-            return None
-        try:
-            told = json.loads(bytes(data))
-        except ValueError:
-            told = {}
-        return tag or "", told if isinstance(told, dict) else {}, status.modified_ns / 1e9
+        return read_lock(self._objects, self.lock)
 
     def _is_over(self, told: dict[str, Any], written: float) -> bool:
         """Whether the owner of a lock has died here, or the whole lease has passed by the server's clock."""
@@ -121,34 +60,28 @@ class ObjectWorkspace(KeyWorkspace):
         lease = told.get("lease_seconds")
         seconds = float(lease) if isinstance(lease, int | float) and 0 < lease < 3600 else self.lease_seconds
         # Times of objects may be rounded to seconds.
-        return self._now() - written > seconds + 1
-
-    def _now(self) -> float:
-        """The server's time: when it wrote an object that was made for this."""
-        key = f"{self.folder}/clock-{uuid4().hex}"
-        self._objects.replace(key, b"")
-        try:
-            return self._objects.status(key).modified_ns / 1e9
-        finally:
-            self._objects.remove(key)
+        return server_time(self._objects, self.folder) - written > seconds + 1
 
     def __enter__(self) -> Self:
         if not self._objects.locks:
             return self
         self._probe()
         told = _owner(self.lease_seconds)
+        began = time.monotonic()
         try:
-            self._medium.create(self.lock, _document(told))
-            found = self._find()
-            tag = "" if found is None else found[0]
+            tag = self._objects.put_new(self.lock, document(told)) or ""
         except FileExistsError:
-            tag = self._take(told)
-        self._lease = Lease(self._objects, self.lock, told, tag, self.lease_seconds)
+            tag, began = self._take(told)
+        terms = LeaseTerms(self.target, self.lock, told["owner"], self.lease_seconds)
+        self._lease = Lease(self._objects, terms, told, tag, began)
         self._objects.hold(self.target, self._lease)
         return self
 
-    def _take(self, told: dict[str, Any]) -> str:
-        """Replace a lock whose lease is over; LockedError if it is not, or if another run is faster."""
+    def _take(self, told: dict[str, Any]) -> tuple[str, float]:
+        """Replace a lock whose lease is over; LockedError if it is not, or if another run is faster.
+
+        Returns the ETag of the new one, and when the request was sent.
+        """
         found = self._find()
         if found is None:
             raise LockedError(f"{self.target} was being written by another run just now: try again")
@@ -158,8 +91,9 @@ class ObjectWorkspace(KeyWorkspace):
                 f"{self.target} is being written by another run ({_in_words(there)}): wait for it; if it has died on "
                 f"another machine, its lock ends {self.lease_seconds:.0f} seconds after its last sign"
             )
+        began = time.monotonic()
         try:
-            return self._objects.put_if(self.lock, _document(told), tag) or ""
+            return self._objects.put_if(self.lock, document(told), tag) or "", began
         except FileExistsError:
             raise LockedError(f"{self.target} is being written by another run, which has just begun") from None
 
@@ -200,7 +134,7 @@ class ObjectWorkspace(KeyWorkspace):
 
     def _remove_folder(self) -> None:
         """Remove the run's own objects, the lock last."""
-        for name, _ in self._medium.entries(self.folder) if exists(self._medium, self.folder) else ():
+        for name, _ in self._medium.entries(self.folder) if is_there(self._medium, self.folder) else ():
             if f"{self.folder}/{name}" != self.lock:
                 self._medium.remove(f"{self.folder}/{name}")
                 self._medium.remove_folder(f"{self.folder}/{name}")
@@ -209,10 +143,6 @@ class ObjectWorkspace(KeyWorkspace):
         """Raise StorageError if the lock was lost."""
         if self._lease is not None:
             self._lease.check()
-
-
-def _document(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode()
 
 
 def _owner(lease_seconds: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TypeVar
 
-from reblock.errors import DiskError
+from reblock.errors import DiskError, ReblockError
 from reblock.storage.media.object_url import clean_url
 
 #: Requests at once: at first, and at most.
@@ -24,7 +24,8 @@ _FIRST, MAX_REQUESTS = 4, 64
 #: Successes after which one more request may run.
 _GROW_AFTER = 2
 #: How long a failing request is tried again, also before the server has ever answered; the shortest and longest pause.
-MAX_SECONDS, MAX_FIRST_SECONDS, _PAUSE, _LONGEST_PAUSE = 60.0, 5.0, 0.05, 5.0
+MAX_SECONDS, MAX_FIRST_SECONDS, MAX_URGENT_SECONDS = 60.0, 5.0, 5.0
+_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _ANY_CASE = re.IGNORECASE
 #: Status codes of failures that may pass, and those by which a server says that it is too busy.
 _PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
@@ -76,6 +77,8 @@ def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result], secon
         try:
             with gate:
                 result = request()
+        except ReblockError:
+            raise
         except Exception as error:  # noqa: BLE001 - the library's classes say little, see `answer`
             code = status_code(error)
             if not may_pass(error, code):
@@ -133,7 +136,7 @@ def _reason(error: BaseException, code: int) -> str:
     said = [re.search(rf"<{tag}>([^<]{{1,300}})</{tag}>", text) for tag in ("Code", "Message")]
     words = ": ".join(one[1] for one in said if one)
     if code in (401, 403) and not words:
-        words = "access denied: check the credentials"
+        words = "access denied: check the credentials and the clock"
     if words or code:
         return f"the server answered {code or 'with an error'}{f' ({words})' if words else ''}"
     first = text.partition("Debug source")[0].strip()
