@@ -106,10 +106,9 @@ def find_devices(
 
     `auto` tries codecs that no run has measured, and that are not in `tried`, where it adds them.
     """
-    if view is None or AUTO_DEVICE not in asked or not is_on():
-        target, scratch = (None if one is None else _priced(find_device(one)) for one in asked[1:])
-        return Devices(_priced(find_device(asked[0])), target, scratch, layouts)
     place = None if location is None else location.path
+    if view is None or AUTO_DEVICE not in asked or not is_on():
+        return _presets(asked, view, place, layouts)
     found = _auto(view, place, layouts, schema, memory_bytes, {} if tried is None else tried)
     if asked in ((AUTO_DEVICE, None, None), (AUTO_DEVICE,) * 3):
         return found
@@ -121,9 +120,33 @@ def find_devices(
     return replace(found, source=source or found.source, target=target, scratch=scratch, subjects=None)
 
 
+def _presets(
+    asked: tuple[Asked, Asked | None, Asked | None],
+    view: View | None,
+    target: str | None,
+    layouts: tuple[Layout, Layout],
+) -> Devices:
+    """The devices that were asked for, without measurements; `auto` on an object store is the preset of one."""
+    subjects = _subjects(view, target) if view is not None else ("", "")
+
+    def found(one: Asked, subject: str) -> Device:
+        return _priced(PRESETS[_base(subject)] if one == AUTO_DEVICE else find_device(one))
+
+    first, second, scratch = asked
+    if second is None and first == AUTO_DEVICE and _base(subjects[0]) != _base(subjects[1]):
+        second = AUTO_DEVICE
+    return Devices(
+        found(first, subjects[0]),
+        None if second is None else found(second, subjects[1]),
+        None if scratch is None else found(scratch, subjects[1]),
+        layouts,
+    )
+
+
 def known_device(path: str, layout: Layout) -> Device:
     """The device of an array as earlier runs measured it, or the preset if none has; nothing is tried or read."""
-    base, subject = _priced(PRESETS[BASE]), _subject(path)
+    subject = _subject(path)
+    base = _priced(PRESETS[_base(subject)])
     experience = recall() if is_on() else Experience()
     if not experience.runs(subject):
         return base

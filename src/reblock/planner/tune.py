@@ -33,6 +33,8 @@ STEP_BYTES = 16 << 20
 SHARE = 4
 #: Writing threads on few cores: writes that fill the device's queue delay reads.
 LEAST_WRITERS = 10
+#: A device that takes longer to create an object is far away: it gets as many writes at once as it serves.
+_FAR_SECONDS = 0.01
 #: Reads that are dispatched for each request in flight, so that memory is allocated well ahead of the readers.
 QUEUED = 8
 
@@ -50,11 +52,21 @@ def coalesce(plan: Plan, problem: Problem) -> Plan:
 def fill_execution(plan: Plan, problem: Problem) -> Plan:
     """The same plan with all numbers that the engine follows."""
     sides = plan.sides(problem.source, problem.target)
-    passes = tuple(replace(side[0], execution=_execution(*side, plan, problem.cores)) for side in sides)
+    devices = plan.along(*problem.devices)[1:]
+    passes = tuple(
+        replace(side[0], execution=_execution(*side, plan, _writers(plan, device, problem.cores)))
+        for side, device in zip(sides, devices, strict=True)
+    )
     return replace(plan, passes=passes, divided=problem.source.divided)
 
 
-def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: int) -> Execution:
+def _writers(plan: Plan, device: Device, cores: int) -> int:
+    """Threads that write to a device."""
+    few = min(plan.depth, max(cores, LEAST_WRITERS))
+    return max(few, device.depth) if device.create_seconds > _FAR_SECONDS else few
+
+
+def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, writers: int) -> Execution:
     memory = allocated_bytes(made, source, target, plan, plan.memory_bytes)
     depth = flight_depth(made, source, target, plan.depth, plan.coders, memory)
     many, units = batch_size(made, source, depth), units_in_flight(made, source, depth, plan.coders)
@@ -65,7 +77,7 @@ def _execution(made: Pass, source: Layout, target: Layout, plan: Plan, cores: in
         batch_size=many,
         units_in_flight=units,
         coders=plan.coders,
-        writers=min(plan.depth, max(cores, LEAST_WRITERS)),
+        writers=writers,
         queued=QUEUED * plan.depth,
         piece_bytes=piece,
         slab_axes=slab_axes(made, target, memory - flight),

@@ -31,6 +31,8 @@ from reblock.storage.media.small import RUN_FOLDER, read_whole
 _JOURNAL, _LOCK, _SCRATCH = "journal", "lock", "scratch"
 #: The most bytes of one line of a log, and of a lock.
 _LONGEST, _LOCK_BYTES = 1 << 30, 4096
+#: What media say of a key that leads nowhere.
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 def is_there(medium: TargetMedium, key: str) -> bool:
@@ -40,7 +42,21 @@ def is_there(medium: TargetMedium, key: str) -> bool:
     except FileNotFoundError:
         return False
     except DiskError as error:
-        if error.errno != errno.ENOTDIR:
+        if error.errno not in _MISSING:
+            raise
+        return False
+    return True
+
+
+def _has_object(medium: TargetMedium, key: str) -> bool:
+    """Whether there is an object under a key, by one request."""
+    try:
+        with medium.reader(key) as handle:
+            handle.status()
+    except FileNotFoundError:
+        return False
+    except DiskError as error:
+        if error.errno not in _MISSING:
             raise
         return False
     return True
@@ -103,14 +119,22 @@ class KeyLog:
     @classmethod
     def find(cls, medium: TargetMedium, key: str) -> KeyLog | None:
         """An existing log, or None: without its first line it is none."""
-        return cls(medium, key) if is_there(medium, f"{key}/{0:08}") else None
+        return cls(medium, key) if _has_object(medium, f"{key}/{0:08}") else None
 
     def lines(self) -> Iterator[bytes]:
         """The lines, up to the first number that is missing."""
         number = 0
-        while is_there(self._medium, self._line(number)):
-            yield read_whole(self._medium, self._line(number), limit_bytes=_LONGEST)
+        while (line := self._read(number)) is not None:
+            yield line
             number += 1
+
+    def _read(self, number: int) -> bytes | None:
+        try:
+            return read_whole(self._medium, self._line(number), limit_bytes=_LONGEST)
+        except DiskError as error:
+            if error.errno not in _MISSING:
+                raise
+            return None
 
     def append(self, line: bytes, after: int) -> None:
         """Make the next object, after those that have `after` bytes; later ones are removed, the last one first."""
@@ -128,7 +152,7 @@ class KeyLog:
             size += self._medium.status(self._line(number)).size
             number += 1
         later = number
-        while is_there(self._medium, self._line(later)):
+        while _has_object(self._medium, self._line(later)):
             later += 1
         for old in reversed(range(number, later)):
             self._medium.remove(self._line(old))
