@@ -26,10 +26,10 @@ from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.api.verdict import Difference, Verdict
 from reblock.engine import ComparedArray, View, compare, digest
 from reblock.engine.casting import is_convertible
-from reblock.errors import FormatError, MisfitError, ReblockError, UsageError, option
+from reblock.errors import FormatError, MisfitError, ReblockError, UsageError, option, options
 from reblock.geometry import Box
 from reblock.geometry.grid import inverse
-from reblock.geometry.notation import Order, Ranges, parse_order, parse_region
+from reblock.geometry.notation import Order, Ranges, parse_axis, parse_order, parse_region
 from reblock.model import Schema, Sums, TreeStore
 from reblock.model.disks import Spread
 from reblock.planner import plan_comparison
@@ -72,6 +72,8 @@ def verify(
     exclude: str | Sequence[str] = (),
     concat: str | int | None = None,
     stack: str | None = None,
+    append_along: str | int | None = None,
+    into_region: Ranges | None = None,
 ) -> Verdict | DatasetVerdict:
     """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
 
@@ -81,7 +83,8 @@ def verify(
     If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
     process: do not use it on files that you do not trust. `disks` are those of block folders that are spread over some.
-    `concat` and `stack` join many sources, as in `open`.
+    `concat` and `stack` join many sources, as in `open`. With `append_along` or `into_region`, only the part of the
+    target is compared that a run with these options has written last, or that region.
 
     With the `dtype` and `unsafe_cast` of the run that made the target, the source's elements are converted as the run
     did, and the results are compared; an element that does not survive differs.
@@ -103,8 +106,9 @@ def verify(
         if isinstance(source, TreeStore | Dataset) or isinstance(target, TreeStore | Dataset):
             raise UsageError("a dataset cannot be compared with an array: name one of its arrays")
         try:
+            part = append_along, into_region
             return _verify_arrays(
-                source, target, region, transpose, memory_bytes, formats, allow_external, reader, cast
+                source, target, region, transpose, memory_bytes, formats, allow_external, reader, cast, part
             )
         except FormatError:
             one, two = (find_tree(*end) for end in ends)
@@ -113,6 +117,8 @@ def verify(
     if transpose is not None or dtype is not None:
         given = "dtype" if transpose is None else "transpose"
         raise UsageError(f"{option(given)} is for one array, not for datasets")
+    if append_along is not None or into_region is not None:
+        raise UsageError(f"{options('append_along', 'into_region')} are for one array, not for datasets")
     wanted = DatasetRequest(include, exclude, region)
 
     def compare_arrays(left: Array, right: Array, part: Ranges | None) -> Verdict:
@@ -131,6 +137,7 @@ def _verify_arrays(
     allow_external: Sequence[Where],
     reader: str,
     cast: Cast | None = None,
+    part: tuple[str | int | None, Ranges | None] = (None, None),
 ) -> Verdict:
     from_format, to_format = formats
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
@@ -146,7 +153,8 @@ def _verify_arrays(
         left_region = parse_region(region, one.grid.shape, names)
         axes = parse_order(transpose, one.grid.ndim, names)
         left = _library_side(one, left_region, axes)
-        right = _library_side(two, Box.whole(two.grid.shape), tuple(range(two.grid.ndim)))
+        there = _part_of(two.grid.shape, schemas[1].axes if schemas[1] else None, left.layout.shape, part)
+        right = _library_side(two, there, tuple(range(two.grid.ndim)))
         name = two.location
     else:
         ours, theirs = (
@@ -156,14 +164,33 @@ def _verify_arrays(
         left_region = parse_region(region, ours.layout.shape, ours.schema.axes)
         axes = parse_order(transpose, ours.layout.ndim, ours.schema.axes)
         left = ComparedArray.of(View(ours, left_region, axes), memory_bytes, cores())
-        right = ComparedArray.of(View.whole(theirs), memory_bytes, cores())
+        there = _part_of(theirs.layout.shape, theirs.schema.axes, left.layout.shape, part)
+        right = ComparedArray.of(replace(View.whole(theirs), region=there), memory_bytes, cores())
         name, schemas = theirs.location, [ours.schema, theirs.schema]
     if cast is None:
         verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
     else:
         verdict = _verdict_on_cast(left, right, cast, left_region, axes, memory_bytes)
-    stored = None if schemas[1] is None else schemas[1].record.digest
+    stored = None if schemas[1] is None or any(one is not None for one in part) else schemas[1].record.digest
     return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
+
+
+def _part_of(
+    shape: Sequence[int],
+    names: Sequence[str] | None,
+    compared: Sequence[int],
+    part: tuple[str | int | None, Ranges | None],
+) -> Box:
+    """The part of the target that is compared with a source of a shape."""
+    along, region = part
+    if along is None:
+        return parse_region(region, shape, names)
+    if region is not None:
+        raise UsageError(f"{options('append_along', 'into_region')} do not go together: leave one of them out")
+    axis = parse_axis(along, len(shape), names)
+    length = compared[axis] if axis < len(compared) else 0
+    start = tuple(max(n - length, 0) if d == axis else 0 for d, n in enumerate(shape))
+    return Box(start, tuple(shape))
 
 
 def _as_integers(

@@ -26,7 +26,10 @@ from reblock.storage.location import Location, Where
 from reblock.storage.media.postgres_url import is_database
 
 #: Options that need one array, and what they are for.
-_ONE_ARRAY = ("transpose", "dtype", "fill_value", "chunk_order", "access", "disks")
+_ONE_ARRAY = (
+    *("transpose", "dtype", "fill_value", "chunk_order", "access", "disks"),
+    *("append_along", "into_region"),
+)
 #: Options that may name axes, and the notation of their items.
 _BY_AXIS = {"chunks": "CHUNK", "shards": "SHARD", "region": "START:STOP"}
 #: The most names that a message lists.

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
+from reblock.api.changing import DECIDED, check_type, find_base, find_patch
 from reblock.api.dataset import Dataset
 from reblock.api.devices import AUTO_DEVICE, Devices, Tried, find_devices
 from reblock.api.machine import cores, parse_memory
@@ -118,6 +119,10 @@ class Request:
     """Patterns of names: such arrays of a dataset are left out."""
     skip_unsupported: bool = False
     """Whether arrays of a dataset that the target cannot hold are left out."""
+    append_along: str | int | None = None
+    """The axis of the existing target along which the source is appended."""
+    into_region: Ranges | None = None
+    """The region of the existing target that the source replaces."""
 
     def __post_init__(self) -> None:
         if self.access is not None and self.chunks is None:
@@ -128,6 +133,11 @@ class Request:
         """Whether accesses are given, or shards or their order are to be chosen."""
         automatic = any(isinstance(one, str) and one.strip() == CHOSEN for one in (self.shards, self.chunk_order))
         return self.access is not None or automatic
+
+    @property
+    def changes(self) -> bool:
+        """Whether an existing array is changed."""
+        return self.append_along is not None or self.into_region is not None
 
     @property
     def memory_bytes(self) -> int:
@@ -249,6 +259,8 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
     check_stored(request)
     disks = parse_disks(request.disks)
     array = open_array(source, request.from_format, (*request.allow_external, *disks))
+    if request.changes:
+        return _changing_ends(request, array.store, array.files)
     where, kind = find_target(request, array.store.format)
     kind = spread_format(kind, disks, request.placement, array.store, where)
     return ends_of(request, array.store, array.files, where, kind)
@@ -277,20 +289,7 @@ def find_target(request: Request, source_format: str) -> tuple[Location | None, 
 
 def ends_of(request: Request, opened: Store, files: Files, where: Location | None, kind: Format) -> Ends:
     """The ends of a job that reads a store; `files` describe it."""
-    store = opened.measured() if isinstance(opened, Measurable) else opened
-    strict = is_strict(request.on_missing)
-    if strict and isinstance(store, ObjectBound) and store.fills:
-        raise UsageError(
-            f"{option('on_missing', 'error')}: {store.location} is read through the object, which does not tell "
-            "whether a chunk is stored"
-        )
-    view = View(
-        store,
-        parse_region(request.region, store.layout.shape, store.schema.axes),
-        parse_order(request.transpose, store.layout.ndim, store.schema.axes),
-        strict=strict,
-        checked=not request.unsafe_cast,
-    )
+    view = _view(request, opened)
     choose = _chooser(request, kind) if request.chooses else None
     codec = parse_codec(request.codec)
     wishes = Wishes(
@@ -303,3 +302,33 @@ def ends_of(request: Request, opened: Store, files: Files, where: Location | Non
     if where is not None and not medium_of(where.path).writes_ranges:
         schema = replace(schema, whole_objects=True)
     return Ends(view.layout, kind.layout(schema), schema, wanted, view, where, kind, files)
+
+
+def _changing_ends(request: Request, opened: Store, files: Files) -> Ends:
+    """The ends of a job that changes a part of an existing array."""
+    if given := [option(name) for name in DECIDED if getattr(request, name) not in (None, False)]:
+        raise UsageError(f"{given[0]} is for a new array: the existing one decides it, leave it out")
+    where, base = find_base(request.target, request.to_format)
+    view = _view(request, opened)
+    wanted = wanted_schema(view, Wishes(dtype=request.dtype))
+    check_type(base, wanted.dtype)
+    patch, schema = find_patch(base, view, request.append_along, request.into_region, request.chunks)
+    return Ends(view.layout, patch.layout(schema), schema, schema, view, where, patch, files)
+
+
+def _view(request: Request, opened: Store) -> View:
+    """The part of the source that is read, in the order of the target's axes."""
+    store = opened.measured() if isinstance(opened, Measurable) else opened
+    strict = is_strict(request.on_missing)
+    if strict and isinstance(store, ObjectBound) and store.fills:
+        raise UsageError(
+            f"{option('on_missing', 'error')}: {store.location} is read through the object, which does not tell "
+            "whether a chunk is stored"
+        )
+    return View(
+        store,
+        parse_region(request.region, store.layout.shape, store.schema.axes),
+        parse_order(request.transpose, store.layout.ndim, store.schema.axes),
+        strict=strict,
+        checked=not request.unsafe_cast,
+    )

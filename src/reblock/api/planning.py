@@ -25,6 +25,7 @@ from reblock.geometry.notation import Chunks, Order, Ranges, Shape
 from reblock.model import Codec, Device, Plan, Problem, TreeStore
 from reblock.planner import AUTO, Decision, choose, price
 from reblock.storage.location import Where
+from reblock.storage.patches import Patch
 
 
 def plan(
@@ -65,6 +66,8 @@ def plan(
     skip_unsupported: bool = False,
     concat: str | int | None = None,
     stack: str | None = None,
+    append_along: str | int | None = None,
+    into_region: Ranges | None = None,
 ) -> AnyJob:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
@@ -82,6 +85,10 @@ def plan(
     budget is 1 GiB by default. `access` names the reads that the target is to serve, for chunks, shards and a chunk
     order that are `auto`. `disks` are folders over which the files of a block folder are spread, as `placement` says:
     `round-robin`, `range`, `four-way` or `random`.
+
+    With `append_along`, the target is an existing array, and the source is appended to it along that axis; with
+    `into_region`, the source replaces that region of it. Both change whole chunks, shards or blocks only, and
+    everything else about the target stays as it is.
 
     With `concat` or `stack`, the source is a pattern or a list of many arrays, as for `reblock.open`.
 
@@ -252,7 +259,8 @@ def with_plan(job: Job, plan: Plan) -> Job:
 def _job(decision: Decision, ends: Ends, request: Request, devices: Devices) -> Job:
     asked: Mapping[str, Any] | None = None
     if ends.view is not None:
-        asked = remember(request, ends.view, ends.location, ends.wanted)
+        change = ends.format.change if isinstance(ends.format, Patch) else None
+        asked = remember(request, ends.view, ends.location, ends.wanted, change)
     return Job(
         decision,
         ends.view,

@@ -18,6 +18,7 @@ from reblock.api.spreading import parse_disks
 from reblock.engine import View
 from reblock.geometry.grid import Cut
 from reblock.model import Device, ObjectBound, Schema, TreeStore
+from reblock.model.change import Change
 from reblock.storage.location import Location, absolute
 
 #: Options of `run`; all others are those of `plan`.
@@ -34,7 +35,9 @@ _USUAL = {
 }
 
 
-def remember(asked: Request, view: View, target: Location | None, wanted: Schema) -> dict[str, Any]:
+def remember(
+    asked: Request, view: View, target: Location | None, wanted: Schema, change: Change | None = None
+) -> dict[str, Any]:
     """The request that a plan was made for: arguments as they were given, and what became of some of them."""
     given = {
         **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _SHAPES},
@@ -59,6 +62,7 @@ def remember(asked: Request, view: View, target: Location | None, wanted: Schema
         "fill_value": fill_text(wanted.fill_value),
         "allow_external": list(getattr(view.store.roots, "allowed", ())),
         "disks": list(parse_disks(asked.disks)),
+        **({} if change is None else _change_text(change)),
     }
     if isinstance(view.store, ObjectBound):
         # An object has no address.
@@ -129,6 +133,13 @@ def _is_usual(name: str, value: Any) -> bool:
 
 def _target(target: Location) -> str:
     return str(Location(absolute(target.path), target.inner)) + ("/" if target.is_folder else "")
+
+
+def _change_text(change: Change) -> dict[str, str]:
+    """The axis or the region of a change, as the command line takes them."""
+    pairs = zip(change.box.start, change.box.stop, strict=True)
+    region = ",".join(f"{start}:{stop}" for start, stop in pairs) or "..."
+    return {"append_along": str(change.along), "into_region": region}
 
 
 def _cut_text(cut: Cut) -> str:

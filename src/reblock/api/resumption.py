@@ -18,7 +18,7 @@ from reblock.model import Plan
 from reblock.runs.adopt import Demands
 from reblock.runs.identity import began_with_object
 from reblock.runs.meter import Progress
-from reblock.runs.unfinished import check_known, place_of, staging_of
+from reblock.runs.unfinished import check_known, complete_change, place_of, staging_of
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
 
@@ -26,9 +26,11 @@ from reblock.storage.location import Location, Where
 def find_job(target: Where) -> tuple[AnyJob, dict[str, Any]] | None:
     """The job of the unfinished run that makes a target, with that run's plan, and its options.
 
-    None if the target is complete and no run is left; UsageError if there is neither.
+    None if the target is complete and no run is left; UsageError if there is neither. A change that was committed is
+    completed at once: that needs neither its source nor a plan.
     """
     staging = staging_of(target)
+    complete_change(staging)
     with staging.looking() as journal:
         if journal is None:
             check_known(staging, target)

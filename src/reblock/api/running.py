@@ -19,12 +19,13 @@ from reblock.api.parts import choose_whole
 from reblock.api.planning import plan, plan_array, with_plan
 from reblock.engine import Crew, Report, measured_cost, total_times
 from reblock.engine.dataset_report import DatasetReport, total_cost
-from reblock.errors import ChangedError, StorageError, UnevenError, UsageError
+from reblock.errors import ChangedError, StorageError, UnevenError, UsageError, option
 from reblock.planner import check as check_plan
 from reblock.runs.adopt import require_met
 from reblock.runs.apart import check_apart
 from reblock.runs.attempt import Attempt
 from reblock.runs.disks import new_folders
+from reblock.runs.installing import check_base
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.scratch import kept_folder
 from reblock.runs.source import Files, first_change
@@ -36,6 +37,7 @@ from reblock.storage import registry
 from reblock.storage.location import Location, Where, absolute
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
+from reblock.storage.patches import Patch
 
 #: The report of a run on an array, or on a dataset.
 AnyReport = Report | DatasetReport
@@ -229,7 +231,12 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
     works = [_work(name, one) for name, one in jobs_of(job).items()]
     is_dataset = isinstance(job, DatasetJob)
-    staging = Staging(job.target.path, overwrite=how.overwrite, allow=_allowed(job), dataset=is_dataset)
+    changes = isinstance(job.format, Patch)
+    if changes and how.overwrite:
+        raise UsageError(f"{option('overwrite')} replaces an array, and {job.target} is only changed: leave it out")
+    staging = Staging(
+        job.target.path, overwrite=how.overwrite, allow=_allowed(job), dataset=is_dataset, changes=changes
+    )
     places = [("staging folder", staging.folder)]
     places += [("folder on a disk", folder) for folder in new_folders(job.format, job.target.path)]
     if how.scratch is not None:
@@ -264,6 +271,8 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         attempt.follow(stored)
     if not staging.is_there and not attempt.is_made():
         staging.check()
+        if isinstance(job.format, Patch):
+            check_base(staging.target, job.format)
     if job.target is not None and job.target.inner:
         _alone(job.target)
     return job, attempt

@@ -158,6 +158,22 @@ joined = _together(
     ]
 )
 
+changes = _together(
+    [
+        click.option(
+            "--append-along",
+            metavar="AXIS",
+            help="DST exists: append SRC to it along this axis, by number or name, in whole chunks, shards or blocks.",
+        ),
+        click.option(
+            "--into-region",
+            metavar="RANGES",
+            help="DST exists: SRC replaces this region of it, such as 0:64,:,: or time=0:24, whole chunks, shards or "
+            "blocks.",
+        ),
+    ]
+)
+
 access = click.option(
     "--access",
     shell_complete=completion.files,

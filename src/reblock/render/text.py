@@ -158,7 +158,10 @@ def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
         pairs.insert(1, ("arrays", f"{done} of {len(arrays)} written" + (f", then {now}" if now is not None else "")))
     if not found["running"]:
         leftovers = "only leftovers: " if found["state"] == "complete" else ""
-        pairs.append(("to do", f"{leftovers}`reblock resume {target}` resumes it, `reblock clean {target}` removes it"))
+        words = f"{leftovers}`reblock resume {target}` resumes it, `reblock clean {target}` removes it"
+        if found["state"] == "committed":
+            words = f"`reblock resume {target}` moves the rest of its chunks into place; it can no longer be discarded"
+        pairs.append(("to do", words))
     return "\n".join([plain(found["target"]), *fields([(name, plain(text)) for name, text in pairs])])
 
 

@@ -31,6 +31,7 @@ from reblock.runs.adopt import stored_plan
 from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
 from reblock.runs.identity import began_with_object, differences, job_of, source_changed
 from reblock.runs.inside import announce
+from reblock.runs.installing import change_of, check_base, install, last_job
 from reblock.runs.journal import Journal
 from reblock.runs.making import Making
 from reblock.runs.meter import Meter
@@ -43,6 +44,7 @@ from reblock.runs.work import DatasetWork, Work, number_passes
 from reblock.storage import registry
 from reblock.storage.location import Location, absolute
 from reblock.storage.media.registry import target_medium
+from reblock.storage.patches import Patch
 
 
 @dataclass
@@ -170,7 +172,7 @@ class Attempt:
         journal = self._find()
         if journal is not None:
             self._follow(journal)
-        if journal is not None and self.staging.is_published(journal):
+        if journal is not None and (self.staging.is_published(journal) or self.staging.is_committed(journal)):
             sums = (journal.complete() or {}).get("digest")
             self._take_over(sums, journal.done(), "an earlier run only had to clean up")
         else:
@@ -179,6 +181,8 @@ class Attempt:
                 self._check_place()
                 self._make(self._begin() if journal is None else journal)
             journal = self.staging.find_journal()
+        if journal is not None and self.staging.is_committed(journal):
+            install(self.staging, journal)
         announce(self.target, self.format)
         self._remove_scratch()
         if journal is not None:
@@ -190,6 +194,8 @@ class Attempt:
     # ---------------------------------------------------------------- what is there
     def is_made(self) -> bool:
         """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
+        if isinstance(self.format, Patch):
+            return self.is_done or self._is_appended(self.format)
         if self.is_done or not self.exist_ok or not self.staging.workspace.has_target:
             return self.is_done
         each: Mapping[str, Record] = {}
@@ -210,6 +216,14 @@ class Attempt:
         raise TargetExistsError(
             f"{self.target} exists, and {why}; choose another name, or replace it with {option('overwrite')}"
         )
+
+    def _is_appended(self, patch: Patch) -> bool:
+        """Whether the last change of the array was this append; otherwise a killed process might append twice."""
+        job, sums = last_job(patch.base.schema.record)
+        if patch.change.along is None or self._sources.is_object or job != job_of(self._problem):
+            return False
+        self._take_over(sums, {"": sums}, "these elements were appended to it before, by the same job")
+        return True
 
     def _records(self) -> tuple[Record, Mapping[str, Record]]:
         """The record of the target that is there, and those of its arrays."""
@@ -249,6 +263,8 @@ class Attempt:
 
     def _follow(self, journal: Journal) -> None:
         """Continue as the journal's run began: with its plan, its scratch folder and its digests."""
+        if isinstance(self.format, Patch) and not self.staging.is_published(journal):
+            self._check_change(journal, self.format)
         if self._stored_plans(journal) != self.plans:
             raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
         began = journal.header["scratch"]
@@ -267,6 +283,15 @@ class Attempt:
             how = "with" if self.digest else "without"
             self.notes.append(f"the run continues {how} a digest, as it began")
 
+    def _check_change(self, journal: Journal, patch: Patch) -> None:
+        """Raise ChangedError if the array has become longer or shorter since the run began."""
+        began = change_of(journal)
+        if began != patch.change and not self.staging.is_committed(journal):
+            raise ChangedError(
+                f"{self.target.path} has another shape than when the unfinished run began: "
+                f"{command('clean', self.target.path)} removes it"
+            )
+
     def _is_left(self, journal: Journal) -> bool:
         """The same without the lock: nothing may be removed."""
         if self.staging.workspace.has_log:
@@ -277,6 +302,11 @@ class Attempt:
     def _is_ours(self, journal: Journal) -> bool:
         """Whether a journal belongs to this problem; False if it is useless, an error if it may still be needed."""
         before = journal.header["problem"]
+        if self.staging.is_committed(journal) and before != self._problem:
+            raise UnfinishedError(
+                f"a change of {self.target.path} is committed and not completed: "
+                f"{command('resume', self.target.path)} completes it, then repeat the command"
+            )
         if before == self._problem:
             return True
         if self.staging.is_published(journal) or began_with_object(journal.header):
@@ -306,6 +336,8 @@ class Attempt:
     def _check_place(self) -> None:
         """Raise if the target or the scratch folder cannot be made."""
         self.staging.check()
+        if isinstance(self.format, Patch):
+            check_base(self.staging.target, self.format)
         if self._has_scratch and self._kept_scratch is not None:
             folder = os.path.dirname(self._kept_scratch)
             target_medium(folder).check_folder(folder, "the scratch folder")
@@ -358,6 +390,8 @@ class Attempt:
             "sources": self._sources.times,
             "request": dict(self.request),
         }
+        if isinstance(self.format, Patch):
+            header |= {"change": self.format.change.to_json(), "format": self.format.name}
         return self.staging.begin_journal(header)
 
     def _remove_scratch(self) -> None:

@@ -16,6 +16,7 @@ from reblock.runs.source import Files, Source
 from reblock.runs.work import DatasetWork
 from reblock.storage import attributes
 from reblock.storage.location import Location
+from reblock.storage.patches import Patch
 
 #: The most differences that a message names.
 _SHOWN = 3
@@ -34,7 +35,7 @@ def identify_array(view: View, source: Source, inner: str, format: Format, schem
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
         **({"misfits": "error" if view.checked else "cast"} if rule_of(view.layout.dtype, schema.dtype) else {}),
-        "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_disks(format)},
+        "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_format(format)},
     }
     found: dict[str, Any] = json.loads(json.dumps(problem))
     return found
@@ -175,8 +176,10 @@ def _describe_attributes(given: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _describe_disks(format: Format) -> dict[str, Any]:
-    """The disks of the target: another set of them cannot hold what is finished."""
+def _describe_format(format: Format) -> dict[str, Any]:
+    """The disks of the target: another set of them cannot hold what is finished; or what it changes."""
+    if isinstance(format, Patch):
+        return {"change": format.change.identity}
     disks = disks_of(format)
     return {} if disks is None else {"disks": list(disks.folders), "placement": disks.placement}
 

@@ -7,6 +7,7 @@
     {"done": "t2m", "digest": "..."}                                                         5b1e...   an array
     {"forget": [0, 1], "remade": true}                                                       c04d...   begin again
     {"complete": {"inode": 1234, "digest": "..."}}                                           09b2...   the target
+    {"installed": true}                                            77e0...   a change, see `installing`
 
 Every line ends in a checksum of itself. The last line may be incomplete after a kill or a power loss; then it is
 ignored. Nothing after a bad line is trusted. Boxes are half-open ranges of numbers in the pass's write grid, in C
@@ -184,6 +185,13 @@ class Journal:
         found = None
         for _, line in self._notes:
             found = line.get("complete", None if "forget" in line else found)
+        return found
+
+    def is_installed(self) -> bool:
+        """Whether the finished patch has been moved into the array that it changes."""
+        found = False
+        for _, line in self._notes:
+            found = line.get("installed", False if "forget" in line else found)
         return found
 
     def part(self, first: int, count: int) -> JournalPart:

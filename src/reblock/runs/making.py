@@ -39,6 +39,7 @@ from reblock.runs.abroad import Abroad
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
+from reblock.runs.installing import check_base, job_text
 from reblock.runs.journal import Journal, JournalPart
 from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
@@ -48,6 +49,7 @@ from reblock.runs.staging import Staging
 from reblock.runs.work import DatasetWork, TableWork, Work
 from reblock.storage import registry
 from reblock.storage.location import Location
+from reblock.storage.patches import Patch
 
 #: A hundredth of all arrays may wait to be made durable, however small the memory budget is.
 _PARTS = 100
@@ -126,7 +128,10 @@ class Making:
                         ledger.flush()
                     self._close()
                     raise
-                more = {"replaced": replaced} if (replaced := self.staging.check_replaced()) else {}
+                more: dict[str, Any] = {"replaced": replaced} if (replaced := self.staging.check_replaced()) else {}
+                if isinstance(self.format, Patch):
+                    check_base(self.staging.target, self.format)
+                    more["job"] = job_text(job_of(self.problem), self.sums)
                 ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums, **more})
             self.staging.check_replaced()
             self.staging.publish()

@@ -24,16 +24,22 @@ class Staging:
     """The workspace of one target, and its journal; as a context manager, it holds the lock."""
 
     def __init__(
-        self, target: str, *, overwrite: bool = False, allow: Sequence[str] = (), dataset: bool = False
+        self,
+        target: str,
+        *,
+        overwrite: bool = False,
+        allow: Sequence[str] = (),
+        dataset: bool = False,
+        changes: bool = False,
     ) -> None:
-        """With `overwrite`, an array is replaced, or with `dataset` also a dataset.
+        """With `overwrite`, an array is replaced, or with `dataset` also a dataset; with `changes`, a part of an array.
 
         `allow` are folders in which parts of an array that is replaced may be.
         """
         self.medium = target_medium(target)
         self.workspace = self.medium.workspace(target)
         self.target = self.workspace.target
-        self.overwrite, self._dataset = overwrite, dataset
+        self.overwrite, self._dataset, self._changes = overwrite, dataset, changes
         self._allow = tuple(allow)
 
     @property
@@ -65,7 +71,7 @@ class Staging:
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
         """Raise if the target may not be made; touches nothing."""
-        if self.workspace.has_target:
+        if self.workspace.has_target and not self._changes:
             if not self.overwrite:
                 raise TargetExistsError(
                     f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
@@ -112,11 +118,22 @@ class Staging:
     def is_published(self, journal: Journal) -> bool:
         """Whether the target is the array that a journal's run has completed."""
         complete = journal.complete()
+        if journal.header.get("change") is not None:
+            return complete is not None and journal.is_installed()
         return complete is not None and self.workspace.is_published(complete["inode"])
+
+    @staticmethod
+    def is_committed(journal: Journal) -> bool:
+        """Whether a change was committed and is not completed: it can only be completed."""
+        return (
+            journal.header.get("change") is not None and journal.complete() is not None and not journal.is_installed()
+        )
 
     # ---------------------------------------------------------------- the end
     def publish(self) -> None:
-        """Give the finished array its name."""
+        """Give the finished array its name; a patch has none."""
+        if self._changes:
+            return
         with disk_errors("publishing", self.target):
             try:
                 self.workspace.publish(replace=self.overwrite)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import DiskError, ExternalError, FormatError, StorageError, UsageError
+from reblock.errors import DiskError, ExternalError, FormatError, StorageError, UsageError, command
 from reblock.model.medium import Medium
 from reblock.runs.disks import listed_folders, settle_disks
 from reblock.runs.identity import began_with_object
 from reblock.runs.inside import place_inside
+from reblock.runs.installing import install
 from reblock.runs.journal import Journal
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import is_kept_folder, remove_kept
@@ -54,7 +55,8 @@ class Unfinished:
     source: str
     """Its source."""
     state: str
-    """`running`, `stopped`, or `complete` if only leftovers remain to be removed."""
+    """`running`, `stopped`, `committed` if a change remains to be completed, or `complete` if only leftovers remain to
+    be removed."""
     running: str | None
     """The process that works on it, in words, or None."""
     started: str
@@ -106,12 +108,11 @@ def status(target: Where) -> Unfinished | None:
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
     header, plans = journal.header, journal.header["plans"]
     has_scratch = any(plan["scratch"] for plan in plans)
-    published = staging.is_published(journal)
     arrays = finished_parts(journal)
     return Unfinished(
         target=str(Location(absolute(staging.target), header["target"])),
         source=header["request"].get("source", "an object of another program" if began_with_object(header) else ""),
-        state="running" if holder else "complete" if published else "stopped",
+        state=_state(staging, journal, holder),
         running=holder,
         started=header["started"],
         strategy=", ".join(dict.fromkeys(plan["strategy"] for plan in plans)),
@@ -126,6 +127,14 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
         arrays={one.name: one for one in arrays} if header["problem"]["dataset"] else {},
     )
+
+
+def _state(staging: Staging, journal: Journal, holder: str | None) -> str:
+    if holder:
+        return "running"
+    if staging.is_committed(journal):
+        return "committed"
+    return "complete" if staging.is_published(journal) else "stopped"
 
 
 def clean(target: Where) -> list[str]:
@@ -150,12 +159,32 @@ def remove_unfinished(staging: Staging) -> list[str]:
         except FormatError:
             journal = None
         published = journal is not None and staging.is_published(journal)
+        if journal is not None and staging.is_committed(journal):
+            raise UsageError(
+                f"{staging.target}: a change of it is committed, and new chunks may be in place: it can only be "
+                f"completed, with {command('resume', staging.target)}"
+            )
         removed = remove_listed_scratch(journal.header) if journal else []
         removed += settle_journal(journal, published=published) if journal else []
         removed += staging.remove(finished=published)
     if staging.left:
         raise UsageError(f"{', '.join(staging.left)} was not made by reblock, and is not removed")
     return removed
+
+
+def complete_change(staging: Staging) -> bool:
+    """Complete the change that a killed run had committed, and remove its files; False if there is none."""
+    with staging.looking() as journal:
+        if journal is None or not staging.is_committed(journal):
+            return False
+    with staging:
+        journal = staging.find_journal()
+        if journal is None or not staging.is_committed(journal):
+            return False
+        install(staging, journal)
+        remove_listed_scratch(journal.header)
+        staging.remove(finished=True)
+    return True
 
 
 def remove_listed_scratch(header: Mapping[str, Any]) -> list[str]:

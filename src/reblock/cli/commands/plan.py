@@ -27,6 +27,7 @@ from reblock.errors import DiskError, ReblockError
 @click.argument("source", metavar="[SRC", required=False, shell_complete=files)
 @click.argument("target", metavar="[DST]]", required=False, shell_complete=files)
 @options.joined
+@options.changes
 @options.target
 @options.planning
 @click.option(

@@ -26,11 +26,14 @@ _NOTHING = "a dry run: nothing was written"
       reblock run 'slices/*.tif' scan.zarr --stack z
       reblock run scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
       reblock run era5.nc era5.zarr --chunks time=-1,latitude=32,longitude=32
+      reblock run may.nc::t2m t2m.zarr --append-along time
+      reblock run repaired.npy scan.zarr --into-region 0:64,:,:
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
 @options.joined
+@options.changes
 @options.target
 @options.planning
 @click.option(
@@ -90,6 +93,9 @@ def command(
 
     SRC may also be a dataset, a file or group with many arrays: each named axis of --chunks, --shards and --region
     applies wherever it occurs, and all arrays share one budget, one journal and one report.
+
+    With --append-along or --into-region, DST is an existing zarr array or block folder, and a part of it is written. It
+    stays as it is until that part is complete.
 
     DST appears only when it is complete. SRC is never written. The same command again, or `reblock resume DST`, resumes
     a run that was interrupted, killed or failed.

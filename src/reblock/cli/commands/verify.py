@@ -21,11 +21,13 @@ from reblock.cli.output import emit
       reblock verify scan.h5::/data scan.zarr --reader library
       reblock verify scan.zarr part.npy --region 0:100,:,: --transpose 2,1,0
       reblock verify ocean.h5 ocean.zarr --exclude '*_bounds'
+      reblock verify may.nc::t2m t2m.zarr --append-along time
     """,
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
 @options.joined
+@options.changes
 @options.transpose
 @options.region
 @options.from_format
@@ -51,8 +53,8 @@ def command(source: str, target: str, as_json: bool, **wanted: Any) -> int:
     """Compare two arrays element by element, whatever their layouts.
 
     If both are datasets, arrays of the same name are compared. Exit 0 if they are equal, 1 if names, shape, type or
-    elements differ, 2 if one of them could not be read. --region, --transpose and --dtype are those of the run that
-    made DST from SRC.
+    elements differ, 2 if one of them could not be read. --region, --transpose, --dtype, --append-along and
+    --into-region are those of the run that made or changed DST from SRC.
     """
     from reblock import api
     from reblock.render import text

@@ -22,6 +22,7 @@ from functools import cached_property
 from reblock.errors import CorruptError, ExternalError, FormatError, UsageError, option
 from reblock.geometry import Grid
 from reblock.geometry.placement import AssignOne
+from reblock.model.change import Change
 from reblock.model.codec import Codec
 from reblock.model.disks import Disks
 from reblock.model.layout import Layout
@@ -41,6 +42,7 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL, draft_name
 from reblock.storage.media.small import check_folder, exists, is_file, new_folder
 from reblock.storage.npy_header import adapt_order, header_of, read_header
+from reblock.storage.patches import part_schema
 from reblock.storage.roots import FileRoots
 
 
@@ -112,6 +114,34 @@ class BlocksStore(RawByExtent):
             return b""
         return header_of(self.schema, self.layout.objects.box(index).shape, self.manifest.offset)
 
+    # ---------------------------------------------------------------- changes
+    def check_patchable(self) -> None:
+        if self.manifest.places is not None:
+            raise UsageError(
+                f"{self.path}: its blocks are on several disks, which cannot be changed: write a new array"
+            )
+
+    def part(self, path: str, change: Change) -> BlocksStore:
+        schema = part_schema(self.schema, change)
+        return BlocksStore(path, replace(self.manifest, schema=schema), medium=self.medium)
+
+    def grown(self, shape: Sequence[int]) -> BlocksStore:
+        return replace(self, manifest=self._manifest_of(shape, self.schema.record))
+
+    @property
+    def object_grid(self) -> Grid:
+        return self.layout.objects
+
+    def object_path(self, index: Index) -> str:
+        return self._file(index)
+
+    def describe(self, shape: Sequence[int], record: Record) -> None:
+        write_manifest(self.path, self._manifest_of(shape, record), self.medium)
+
+    def _manifest_of(self, shape: Sequence[int], record: Record) -> Manifest:
+        return replace(self.manifest, schema=replace(self.schema, shape=tuple(shape), record=record))
+
+    # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
         for folder in (*self.disk_paths, self.path):
             self.medium.sync(folder)

@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from reblock.errors import CorruptError, FormatError
+from reblock.errors import CorruptError, FormatError, UsageError
 from reblock.geometry import Axis, Grid
+from reblock.model.change import Change
 from reblock.model.layout import Layout
 from reblock.model.medium import FILE, Medium
 from reblock.model.roots import Roots
@@ -22,6 +23,7 @@ from reblock.storage.by_extent import RawByExtent
 from reblock.storage.fileblocks.manifest import MANIFEST, RAW, FileManifest, write_manifest
 from reblock.storage.fileblocks.templates import Template, make_template
 from reblock.storage.media.local import LOCAL
+from reblock.storage.patches import part_schema
 
 #: The template of files that are elements and nothing else.
 _BARE = Template(b"", b"")
@@ -45,6 +47,8 @@ class FileBlocksStore(RawByExtent):
     """Whether it is being written, so that templates tell where elements are."""
     found: Mapping[Index, tuple[str, int]] | None = field(default=None, repr=False)
     """File and offset of each block of a folder without a manifest."""
+    origin: tuple[int, ...] = ()
+    """Where a part of another array begins in that one; () = it is no part."""
 
     @property
     def schema(self) -> Schema:
@@ -76,8 +80,38 @@ class FileBlocksStore(RawByExtent):
     def preamble(self, index: Index) -> Bytes:
         box = self.layout.objects.box(index)
         head = self._template(box.shape).head
-        return head if self._placed is None else self._placed.moved_head(head, box.start)
+        if self._placed is None:
+            return head
+        return self._placed.moved_head(head, box.shift(self.origin).start if self.origin else box.start)
 
+    # ---------------------------------------------------------------- changes
+    def check_patchable(self) -> None:
+        if self.found is not None:
+            raise UsageError(f"{self.path}: it has no {MANIFEST}, so its blocks cannot be changed: write a new array")
+
+    def part(self, path: str, change: Change) -> FileBlocksStore:
+        manifest = replace(self.manifest, schema=part_schema(self.schema, change))
+        return FileBlocksStore(path, manifest, self.format, None, self.medium, True, origin=change.box.start)
+
+    def grown(self, shape: Sequence[int]) -> FileBlocksStore:
+        return replace(self, manifest=self._manifest_of(shape, self.schema.record), is_new=True)
+
+    @property
+    def object_grid(self) -> Grid:
+        return self.layout.objects
+
+    def object_path(self, index: Index) -> str:
+        return self._file(index)
+
+    def describe(self, shape: Sequence[int], record: Record) -> None:
+        # Blocks of other shapes may have come; offsets of old ones stay as they are.
+        offsets = {**self.grown(shape).offsets(), **self.manifest.offsets}
+        write_manifest(self.path, replace(self._manifest_of(shape, record), offsets=offsets), self.medium)
+
+    def _manifest_of(self, shape: Sequence[int], record: Record) -> FileManifest:
+        return replace(self.manifest, schema=replace(self.schema, shape=tuple(shape), record=record))
+
+    # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
         self.medium.sync(self.path)
 
@@ -86,12 +120,12 @@ class FileBlocksStore(RawByExtent):
         # Names of the blocks first: if the manifest exists, so do the blocks.
         self.medium.sync(self.path)
         schema = replace(self.schema, record=record)
-        write_manifest(self.path, replace(self.manifest, schema=schema, offsets=self._offsets()), self.medium)
+        write_manifest(self.path, replace(self.manifest, schema=schema, offsets=self.offsets()), self.medium)
         self.medium.sync_name(self.path)
 
     def _write_tails(self) -> None:
         """Write the bytes after the elements, in formats that have such bytes."""
-        if not any(self._template(shape).tail for shape in self._offsets()):
+        if not any(self._template(shape).tail for shape in self.offsets()):
             return
         written = []
         for index in self.layout.objects.indices():
@@ -103,7 +137,7 @@ class FileBlocksStore(RawByExtent):
                 written.append(place.path)
         self.medium.sync_all(written, self.path)
 
-    def _offsets(self) -> dict[tuple[int, ...], int]:
+    def offsets(self) -> dict[tuple[int, ...], int]:
         """The bytes before the elements, for each shape of a block."""
         if self.manifest.kind == RAW or not self.layout.objects.count:
             return {}

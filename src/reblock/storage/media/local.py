@@ -25,6 +25,7 @@ from reblock.model.workspace import Stamps
 from reblock.storage.media.durable import looks, make_durable, settle
 from reblock.storage.media.files import KINDS, disk_errors, kind_of, sync, write_file
 from reblock.storage.media.local_workspace import LocalWorkspace
+from reblock.storage.media.moving import check_moves, move_files
 from reblock.storage.media.places import LocalPlace, links_below
 from reblock.storage.media.private import PrivateFolder
 from reblock.storage.roots import FileRoots
@@ -313,6 +314,15 @@ class LocalMedium:
     def links(self, folder: str) -> Iterator[str]:
         """Symbolic links below a folder."""
         return links_below(folder)
+
+    # ---------------------------------------------------------------- changing arrays
+    def check_moves(self, folder: str, target: str) -> None:
+        """Raise UsageError if files of a folder cannot be renamed below the target."""
+        check_moves(folder, target)
+
+    def move(self, pairs: Sequence[tuple[str, str]], target: str) -> None:
+        """Rename files, and fsync their new folders."""
+        move_files(pairs, target)
 
 
 def draft_name(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -121,6 +121,12 @@ def in_chunk_order(meta: Meta, order: str) -> Meta:
     if not order or meta.shard is None:
         return meta
     schema = replace(meta.schema, chunk_order=order)
+    return replace(meta, schema=schema, layout=_layout(schema))
+
+
+def with_shape(meta: Meta, shape: Sequence[int]) -> Meta:
+    """The same array with other lengths."""
+    schema = replace(meta.schema, shape=tuple(shape))
     return replace(meta, schema=schema, layout=_layout(schema))
 
 

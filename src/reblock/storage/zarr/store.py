@@ -12,6 +12,8 @@ from itertools import chain
 import numpy as np
 
 from reblock.errors import CorruptError, DiskError, FormatError
+from reblock.geometry import Grid
+from reblock.model.change import Change
 from reblock.model.layout import Layout
 from reblock.model.medium import FILE, Medium
 from reblock.model.roots import Roots
@@ -25,8 +27,9 @@ from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists, read_head
 from reblock.storage.zarr import shards as zarr_shards
+from reblock.storage.zarr.changing import check_patchable, describe_again
 from reblock.storage.zarr.files import metadata_files
-from reblock.storage.zarr.meta import Meta
+from reblock.storage.zarr.meta import Meta, with_shape
 from reblock.storage.zarr.nodes import UNFINISHED, parts_of
 
 #: Chunks whose headers are read before an array is read in parts of chunks.
@@ -216,14 +219,35 @@ class ZarrStore(ByExtent):
             return zarr_shards.encode(self.meta, self.meta.shard, data, room, scratch)
         return self.meta.chain.encode(data, room, scratch)
 
+    # ---------------------------------------------------------------- changes
+    def check_patchable(self) -> None:
+        check_patchable(self.meta, self.location)
+
+    def part(self, path: str, change: Change) -> ZarrStore:
+        meta = zarr_shards.by_chunk(with_shape(self.meta, change.box.shape))
+        return ZarrStore(path, "", meta, medium=self.medium)
+
+    def grown(self, shape: Sequence[int]) -> ZarrStore:
+        return replace(self, meta=with_shape(self.meta, shape), parts=None, stored_bytes=())
+
+    @property
+    def object_grid(self) -> Grid:
+        return self.layout.shards or self.layout.objects
+
+    def object_path(self, index: Index) -> str:
+        return self._path(index)
+
+    def describe(self, shape: Sequence[int], record: Record) -> None:
+        describe_again(self.medium, self.folder, self.meta.version, shape, record)
+
     # ---------------------------------------------------------------- life
     def checkpoint(self) -> None:
         self.medium.sync(self.folder)
 
     def commit(self, record: Record = NO_RECORD) -> None:
+        self._write_indices()
         if self.made_of is None:
             return
-        self._write_indices()
         schema, parts = replace(self.made_of, record=record), parts_of(self.path, self.inner)
         files = metadata_files(schema, parts, self.meta.version)
         for name, data in files[len(parts) :] if self._is_in_tree(parts) else files:
