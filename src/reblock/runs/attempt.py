@@ -156,6 +156,8 @@ class Attempt:
             return self.notes
         with self.staging.looking() as journal:
             if journal is not None and self._is_left(journal):
+                if self.staging.is_committed(journal):
+                    return [f"a change of {self.target} is committed: a run would complete it"]
                 if self.staging.is_published(journal):
                     return [f"{self.target} is already complete: a run would only remove leftovers of the last one"]
                 found = finished_parts(journal)

@@ -79,14 +79,14 @@ def medium_parent(target: str) -> str:
     return absolute(target.rstrip("/") or "/").rpartition("/")[0] or "/"
 
 
-def install(staging: Staging, journal: Journal) -> list[str]:
-    """Complete a change that was committed; returns notes. The lock must be held."""
+def install(staging: Staging, journal: Journal) -> None:
+    """Complete a change that was committed. The lock must be held."""
     change, complete = change_of(journal), journal.complete()
     if change is None or complete is None:
         raise UsageError(f"{staging.target}: there is no committed change")
     target = absolute(staging.target)
     try:
-        base = _open(target, journal.header["format"])
+        base = _open(target, str(journal.header.get("format")))
         if base.layout.shape not in (change.before, change.after):
             raise ChangedError(
                 f"{staging.target} has shape {list(base.layout.shape)}, the change was made for {list(change.before)}"
@@ -97,7 +97,6 @@ def install(staging: Staging, journal: Journal) -> list[str]:
         error.add(f"the change is committed: the same command, or {command('resume', staging.target)}, completes it")
         raise
     journal.append({"installed": True})
-    return []
 
 
 def _install(staging: Staging, base: Patchable, change: Change, complete: dict[str, Any]) -> None:

@@ -10,7 +10,10 @@ from reblock.cli import completion, options
 from reblock.cli.commands import run
 
 #: Options of `run` that make no sense here: the format and its codec follow from --block-format.
-_LEFT_OUT = ("source", "target", "chunks", "shards", "chunk_order", "codec", "checksum", "to_format", "plan_file")
+_LEFT_OUT = (
+    *("source", "target", "chunks", "shards", "chunk_order", "codec", "checksum", "to_format", "plan_file"),
+    *("append_along", "into_region"),
+)
 
 
 @click.command(

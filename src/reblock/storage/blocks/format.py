@@ -123,6 +123,13 @@ class BlocksStore(RawByExtent):
 
     def part(self, path: str, change: Change) -> BlocksStore:
         schema = part_schema(self.schema, change)
+        if self.manifest.suffix == "npy":
+            needed = len(header_of(schema, _layout(schema).objects.largest))
+            if needed > self.manifest.offset:
+                raise UsageError(
+                    f"{self.path}: its blocks begin with {self.manifest.offset} bytes, the new ones need {needed}: "
+                    "write a new array"
+                )
         return BlocksStore(path, replace(self.manifest, schema=schema), medium=self.medium)
 
     def grown(self, shape: Sequence[int]) -> BlocksStore:
