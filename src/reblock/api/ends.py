@@ -9,6 +9,7 @@ from typing import Any
 
 from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
 from reblock.api.changing import DECIDED, check_type, find_base, find_patch
+from reblock.api.conversion import converted_schema
 from reblock.api.dataset import Dataset
 from reblock.api.devices import AUTO_DEVICE, Devices, Tried, find_devices
 from reblock.api.machine import cores, parse_memory
@@ -310,9 +311,11 @@ def _changing_ends(request: Request, opened: Store, files: Files) -> Ends:
         raise UsageError(f"{given[0]} is for a new array: the existing one decides it, leave it out")
     where, base = find_base(request.target, request.to_format)
     view = _view(request, opened)
-    wanted = wanted_schema(view, Wishes(dtype=request.dtype))
-    check_type(base, wanted.dtype)
+    plain = replace(view.store.schema, fill_value=None, attributes={})
+    converted = converted_schema(plain, request.dtype, None, checked=view.checked)
+    check_type(base, converted.dtype)
     patch, schema = find_patch(base, view, request.append_along, request.into_region, request.chunks)
+    schema = replace(schema, notes=(*schema.notes, *converted.notes))
     return Ends(view.layout, patch.layout(schema), schema, schema, view, where, patch, files)
 
 
