@@ -18,7 +18,8 @@ from click.testing import CliRunner
 
 from reblock.api.devices import find_device
 from reblock.bench import device as bench_device
-from reblock.bench.device import check_output, measure_device, run_threads, save_device
+from reblock.bench.device import check_output, measure_device, save_device
+from reblock.bench.threads import run_threads
 from reblock.cli.application import application
 from reblock.cost import PRESETS
 from reblock.errors import DiskError, UsageError

@@ -145,7 +145,7 @@ def _presets(
 
 def known_device(path: str, layout: Layout) -> Device:
     """The device of an array as earlier runs measured it, or the preset if none has; nothing is tried or read."""
-    subject = _subject(path)
+    subject = subject_of(path)
     base = _priced(PRESETS[_base(subject)])
     experience = recall() if is_on() else Experience()
     if not experience.runs(subject):
@@ -196,11 +196,12 @@ def _auto(
 def _subjects(view: View, target: str | None) -> tuple[str, str]:
     """Names of the devices of two arrays; an array without one gets its own."""
     where = view.store.described_by[0] if view.store.described_by else view.store.location
-    source = _subject(where)
-    return source, source if target is None else _subject(target)
+    source = subject_of(where)
+    return source, source if target is None else subject_of(target)
 
 
-def _subject(path: str) -> str:
+def subject_of(path: str) -> str:
+    """The name of the device of a path or URL in the experience."""
     scheme, mark, rest = path.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if mark else device_name(path) or "unknown device"
 

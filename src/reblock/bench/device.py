@@ -14,31 +14,33 @@ of real runs measure what a byte, a visit and a new object cost the engine (`ben
 from __future__ import annotations
 
 import errno
-import math
 import os
 import random
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from mmap import mmap
 from statistics import median
-from threading import Event
 from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.devices import find_device
+from reblock.api.devices import find_device, subject_of
 from reblock.bench.files import check_result_file, evict, write_result
 from reblock.bench.notify import Notify, silent
+from reblock.bench.store_speed import measure_store
+from reblock.bench.threads import run_threads
 from reblock.bench.trial_runs import learn_from_runs
+from reblock.cost.learn import DEPTH
 from reblock.engine.memory.arena import Arena
 from reblock.errors import DiskError, UsageError
 from reblock.model import PIECE_BYTES, Bytes, Codec, Device, Extent, Flat, Schema, Store
+from reblock.runs.experience import RUNS, Sample, keep
 from reblock.storage import registry
 from reblock.storage.location import Where
+from reblock.storage.media.object_url import is_object
 from reblock.units import format_size, parse_size
 
 #: Default number of bytes to write and read.
@@ -65,11 +67,13 @@ _CACHED_BYTES = 64 << 20
 def measure_device(
     path: Where, *, size: str | int = DEFAULT_SIZE, name: str = "measured", notify: Notify = silent
 ) -> Device:
-    """Measure the storage that holds a folder, and this machine's memory and codecs.
+    """Measure the storage that holds a folder or a prefix of a store, and this machine's memory and codecs.
 
     Temporary files of about `size` bytes are created in the folder and always removed again.
     """
     size_bytes = parse_size(size) // _PAGE * _PAGE
+    if is_object(os.fspath(path)):
+        return _rounded(_measure_store(os.fspath(path), size_bytes, name, notify))
     with _temporary_folder(os.fspath(path), size_bytes) as folder:
         flag = _direct_flag(folder)
         notify("sequential writes and reads")
@@ -96,7 +100,35 @@ def measure_device(
             encode_bytes_per_second=encode,
         )
         found = learn_from_runs(folder, size_bytes, _FILES, base, notify)
-    document = found.to_json()
+    return _rounded(found)
+
+
+def _measure_store(url: str, size_bytes: int, name: str, notify: Notify) -> Device:
+    """A device from requests to a store; memory and codecs are measured in the temporary folder."""
+    speeds = measure_store(url, size_bytes, notify)
+    with _temporary_folder(tempfile.gettempdir(), _CACHED_BYTES) as folder:
+        notify("memory")
+        fresh = _fresh_rate(os.path.join(folder, "fresh"), _CACHED_BYTES)
+        decode, encode = _codec_rates(folder, notify)
+    cores = _cores()
+    return Device(
+        name,
+        read_bytes_per_second=speeds.read_rate,
+        write_bytes_per_second=speeds.write_rate,
+        open_seconds=speeds.read_seconds,
+        seek_seconds=speeds.read_seconds,
+        create_seconds=speeds.write_seconds,
+        depth=speeds.depth,
+        fresh_bytes_per_second=fresh,
+        visit_seconds=speeds.read_work_seconds / cores,
+        make_seconds=speeds.write_work_seconds / cores,
+        decode_bytes_per_second=decode,
+        encode_bytes_per_second=encode,
+    )
+
+
+def _rounded(device: Device) -> Device:
+    document = device.to_json()
     return Device.from_json(
         {key: _round(value) if isinstance(value, float) else value for key, value in document.items()}
     )
@@ -113,6 +145,23 @@ def _is_calibration(path: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def keep_for_auto(device: Device, path: Where) -> None:
+    """Keep what was measured of an object store for plans with `--device auto`; disks are measured by runs."""
+    if not is_object(os.fspath(path)):
+        return
+    subject = subject_of(os.fspath(path))
+    found = {
+        "read large": device.read_bytes_per_second,
+        "write large": device.write_bytes_per_second,
+        "open": device.open_seconds,
+        "seek": device.seek_seconds,
+        "create": device.create_seconds,
+        DEPTH: float(device.depth),
+        RUNS: 1.0,
+    }
+    keep(Sample(subject, quantity, value) for quantity, value in found.items())
 
 
 def save_device(device: Device, path: Where) -> None:
@@ -139,31 +188,6 @@ def _temporary_folder(parent: str, size_bytes: int) -> Iterator[str]:
             yield folder
     except OSError as error:
         raise DiskError.wrap(error, doing="measuring", path=parent) from error
-
-
-# ---------------------------------------------------------------- threads against the clock
-def run_threads(jobs: Sequence[Iterable[int]], seconds: float = math.inf) -> tuple[int, float]:
-    """Drain each iterator in its own thread until all end or time is up; returns the sum of items and the seconds."""
-    stop = Event()
-    began = perf_counter()
-
-    def drain(job: Iterable[int]) -> int:
-        done = 0
-        for amount in job:
-            done += amount
-            if stop.is_set() or perf_counter() - began > seconds:
-                break
-        return done
-
-    with ThreadPoolExecutor(len(jobs), "reblock-bench") as pool:
-        futures = [pool.submit(drain, job) for job in jobs]
-        try:
-            done = sum(future.result() for future in futures)
-        except BaseException:
-            stop.set()
-            raise
-        elapsed = perf_counter() - began
-    return done, max(elapsed, 1e-9)
 
 
 def _buffer(size: int) -> mmap:

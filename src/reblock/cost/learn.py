@@ -24,6 +24,8 @@ MACHINE = "machine"
 SCATTER = "scatter"
 #: Work of a visit to an object, and of a new one, in processor seconds.
 VISIT, MAKE = "visit", "make"
+#: Requests that a device serves at once; calibrations measure it, runs do not.
+DEPTH = "depth"
 #: Sizes of accesses that have speeds of their own: less than this many bytes.
 _SIZES = ((64 << 10, "small"), (1 << 20, "medium"))
 _LARGE = "large"
@@ -188,6 +190,7 @@ def learned_device(
         open_seconds=or_base(known(subject, "open"), "open_seconds"),
         seek_seconds=or_base(known(subject, "seek"), "seek_seconds"),
         create_seconds=or_base(known(subject, "create"), "create_seconds"),
+        depth=max(int(or_base(known(subject, DEPTH), "depth")), 1),
         memory_bytes_per_second=or_base((known(MACHINE, SCATTER) or 0) * cores, "memory_bytes_per_second"),
         visit_seconds=or_base((known(MACHINE, VISIT) or 0) / cores, "visit_seconds"),
         make_seconds=or_base((known(MACHINE, MAKE) or 0) / cores, "make_seconds"),

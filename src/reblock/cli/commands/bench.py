@@ -13,6 +13,7 @@ import click
 from reblock.bench.notify import Notify, silent
 from reblock.cli.interrupt import stoppable
 from reblock.cli.options import as_json as json_option
+from reblock.cli.options import storage as storage_option
 from reblock.cli.output import emit, say
 from reblock.errors import DiskError
 
@@ -40,6 +41,7 @@ def _notify() -> Notify:
     \b
     Examples:
       reblock bench device /data --output data.json
+      reblock bench device s3://bucket/prefix --size 64MiB --output bucket.json
       reblock plan scan.h5::/data --chunks 64,64,64 --device data.json
     """,
 )
@@ -47,11 +49,13 @@ def _notify() -> Notify:
 @click.option("--size", metavar="SIZE", help="Bytes to write and read.  [default: 256MiB]")
 @click.option("--name", metavar="NAME", help="Name of the device in reports.  [default: measured]")
 @click.option("--output", metavar="FILE", help="Keep the result, for --device FILE.")
+@storage_option
 @json_option
 def device(path: str, size: str | None, name: str | None, output: str | None, as_json: bool) -> None:
-    """Measure the storage that holds the folder PATH, and this machine's memory and codecs.
+    """Measure the storage that holds the folder or the URL PATH, and this machine's memory and codecs.
 
-    Temporary files are made in PATH and removed again. --device FILE makes plans use the result.
+    Temporary files or objects are made in PATH and removed again. --device FILE makes plans use the result. What is
+    measured of an object store is also kept for plans with --device auto.
     """
     from reblock.bench import device as bench_device
     from reblock.render import tables
@@ -61,6 +65,7 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
     measured = bench_device.measure_device(
         path, size=size or bench_device.DEFAULT_SIZE, name=name or "measured", notify=_notify()
     )
+    bench_device.keep_for_auto(measured, path)
     if output is not None:
         bench_device.save_device(measured, output)
     hint = f"kept in {output}: use it with --device" if output else "--output FILE keeps it for --device FILE"

@@ -192,8 +192,10 @@ class KeyWorkspace:
             return any(name != RUN_FOLDER for name, _ in self._medium.entries(self.target)) or self._is_object()
         except FileNotFoundError:
             return self._is_object()
-        except DiskError:  # an object, not a prefix
-            return True
+        except DiskError as error:
+            if error.errno != errno.ENOTDIR:
+                raise
+            return True  # an object, not a prefix
 
     def _is_object(self) -> bool:
         with suppress(FileNotFoundError, DiskError):

@@ -24,11 +24,20 @@ _FIRST, MAX_REQUESTS = 4, 64
 #: Successes after which one more request may run.
 _GROW_AFTER = 2
 #: How long a failing request is tried again, also before the server has ever answered; the shortest and longest pause.
-MAX_SECONDS, MAX_FIRST_SECONDS, MAX_URGENT_SECONDS = 60.0, 5.0, 5.0
+MAX_SECONDS, MAX_FIRST_SECONDS, MAX_URGENT_SECONDS = 60.0, 3.0, 5.0
 _PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _ANY_CASE = re.IGNORECASE
 #: Status codes of failures that may pass, and those by which a server says that it is too busy.
 _PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
+
+#: What the library says of a connection that fails, and what it means.
+_TROUBLES = (
+    (r"connection ?refused", "connection refused, is the endpoint right?"),
+    (r"dns error|name resolution|lookup address|Name or service not known", "its name is not known"),
+    (r"certificate|InvalidContentType|tls|ssl", "no secure connection is possible"),
+    (r"timed? ?out|timeout", "it took too long"),
+    (r"unreachable", "there is no way to it"),
+)
 
 _Result = TypeVar("_Result")
 
@@ -124,9 +133,12 @@ def answer(error: BaseException, key: str, doing: str) -> BaseException:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
     if kind in ("AlreadyExistsError", "PreconditionError") or code == 412:
         return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
-    number = {"PermissionDeniedError": errno.EACCES, "UnauthenticatedError": errno.EACCES}.get(kind, errno.EIO)
-    if code == 404:
-        number = errno.ENOENT
+    number = errno.EIO
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
+        number = errno.EACCES
+    elif code == 404 or isinstance(error, FileNotFoundError):
+        # No object is missing, but the bucket.
+        number = errno.ENXIO
     return DiskError.wrap(OSError(number, _reason(error, code)), doing=doing, path=clean_url(key))
 
 
@@ -139,6 +151,10 @@ def _reason(error: BaseException, code: int) -> str:
         words = "access denied: check the credentials and the clock"
     if words or code:
         return f"the server answered {code or 'with an error'}{f' ({words})' if words else ''}"
+    if where := re.search(r"https?://[^/\s?#@]+", text):
+        why = next((words for sign, words in _TROUBLES if re.search(sign, text, _ANY_CASE)), "")
+        if why:
+            return f"{where[0]} does not answer: {why}"
     first = text.partition("Debug source")[0].strip()
     # Requests may be signed in their query.
     return re.sub(r"\?\S*", "", " ".join(first.split()))[:300] or type(error).__name__

@@ -1,0 +1,157 @@
+"""Commands on URLs: each does its job on a store, fails in one quick line, and never shows or stores a secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pytest
+from click.testing import CliRunner, Result
+
+import reblock
+from reblock.cli.application import application
+from reblock.errors import Interrupted
+from reblock.storage.media.registry import connect, connect_all
+from s3_server import BUCKET, SECRET, S3Server, options_for
+
+DATA = np.random.default_rng(4).integers(0, 60000, (16, 24, 20), "u2")
+
+
+@pytest.fixture(name="here")
+def _here(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder in which only storage options lead to the server; measurements are kept in it, too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REBLOCK_CACHE", "on")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    np.save("x.npy", DATA)
+    yield tmp_path
+    connect_all(options={}, locks=True)
+    connect(f"s3://{BUCKET}", s3.options)
+
+
+def call(options: dict[str, str], *words: str) -> Result:
+    given = [f"--storage-option={name}={value}" for name, value in options.items()]
+    return CliRunner().invoke(application, [*words, *given])
+
+
+def call_json(options: dict[str, str], *words: str) -> Any:
+    result = call(options, *words, "--json")
+    assert result.exit_code == 0, (words, result.output)
+    return json.loads(result.stdout)
+
+
+def interrupt(source: str, target: str, **wanted: Any) -> None:
+    """Leave an unfinished run."""
+    job = reblock.plan(source, target, memory="20KiB", **wanted)
+
+    def stop(*_: object) -> None:
+        if time.monotonic() - began > 1.2:
+            raise KeyboardInterrupt
+        time.sleep(0.1)
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        reblock.run(job, progress=stop)
+
+
+def stored(s3: S3Server, below: str) -> dict[str, bytes]:
+    store = obstore.store.from_url(f"s3://{BUCKET}", config=s3.options, client_options={"allow_http": True})
+    return {key: bytes(obstore.get(store, key).bytes()) for key in s3.keys(below)}
+
+
+def test_commands_on_urls(s3: S3Server, bucket: str, here: Path) -> None:
+    """Each of them, on an unfinished run, and no secret in anything they say or write."""
+    source, target, below = f"{bucket}/a.zarr", f"{bucket}/b.zarr", bucket.removeprefix(f"s3://{BUCKET}/")
+    options, said = s3.options, []
+
+    def told(*words: str) -> Any:
+        found = call_json(options, *words)
+        said.append(json.dumps(found))
+        return found
+
+    made = told("run", "x.npy", source, "--chunks", "4,8,5", "--codec", "none")
+    assert told("info", source)["chunks"] == [4, 8, 5]
+    said.append(call(options, "info", source).output)
+    assert told("advise", source, "--access", "time-series=3,maps")
+    assert told("status", source)["unfinished"] is None
+    interrupt(source, target, chunks=(8, 6, 10), codec="zstd:1")
+    unfinished = told("status", target)["unfinished"]
+    assert unfinished["finished_boxes"] > 0
+    said.append(call(options, "status", target).output)
+    journal = stored(s3, f"{below}/b.zarr/.reblock")
+    assert f"{below}/b.zarr/.reblock/journal/00000000" in journal
+    assert not any(SECRET.encode() in body for body in stored(s3, below).values())
+    resumed = told("resume", target)
+    assert resumed["digest"] == made["digest"]
+    assert resumed["resumed_boxes"] > 0
+    assert told("verify", source, target)["equal"]
+    assert told("verify", "x.npy", target)["equal"]
+    interrupt(source, f"{bucket}/c.zarr", chunks=(8, 6, 10), codec="zstd:1")
+    assert told("clean", f"{bucket}/c.zarr")["removed"]
+    assert s3.keys(f"{below}/c.zarr") == set()
+    assert told("plan", source, target, "--chunks", "2,2,2", "--save", "p.json", "--all")
+    assert told("run", source, "y.npy", "--storage-option=timeout=100s")["digest"] == made["digest"]
+    assert not any(SECRET in one for one in said)
+    files = [Path(folder, name) for folder, _, names in os.walk(here) for name in names]
+    assert {path.name for path in files} >= {"p.json", "y.npy"}
+    assert not any(SECRET.encode() in path.read_bytes() for path in files)
+
+
+def test_another_array_makes_them_differ(s3: S3Server, bucket: str, here: Path) -> None:
+    assert call(s3.options, "run", "x.npy", f"{bucket}/a.zarr", "--chunks", "8,8,8", "--quiet").exit_code == 0
+    other = DATA.copy()
+    other[3, 4, 5] += 1
+    np.save(here / "other.npy", other)
+    assert call(s3.options, "verify", "other.npy", f"{bucket}/a.zarr").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"aws_secret_access_key": "wrong-secret-word"}, "SignatureDoesNotMatch"),
+        ({"aws_access_key_id": "nobody"}, "InvalidAccessKeyId"),
+        ({"aws_endpoint_url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer: connection refused"),
+        ({"bucket": "no-such-bucket"}, "NoSuchBucket"),
+    ],
+)
+def test_failures_are_one_quick_line(
+    s3: S3Server, bucket: str, here: Path, changed: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A server that has never answered is tried for some seconds: not in each of these commands.
+    monkeypatch.setattr("reblock.storage.media.object.MAX_FIRST_SECONDS", 0.2)
+    options = {**options_for(s3.endpoint), **changed}
+    url = bucket.replace(f"s3://{BUCKET}/", f"s3://{options.pop('bucket', BUCKET)}/")
+    for command in (
+        ["run", "x.npy", f"{url}/a.zarr", "--chunks", "8,8,8"],
+        ["run", f"{url}/a.zarr", "y.npy"],
+        ["info", f"{url}/a.zarr"],
+        ["status", f"{url}/a.zarr"],
+        ["resume", f"{url}/a.zarr"],
+        ["clean", f"{url}/a.zarr"],
+        ["verify", "x.npy", f"{url}/a.zarr"],
+        ["plan", f"{url}/a.zarr", "--chunks", "4,4,4"],
+    ):
+        result = call(options, *command)
+        assert result.exit_code in (1, 2), (command, result.output)
+        assert words in result.output, (command, result.output)
+        assert len(result.output.strip().splitlines()) == 1, (command, result.output)
+        assert not any(secret in result.output for secret in (SECRET, "wrong-secret-word"))
+    assert not (here / "y.npy").exists()
+    assert s3.keys(bucket.removeprefix(f"s3://{BUCKET}/")) == set(), "nothing is half published"
+
+
+def test_options_that_are_wrong(here: Path) -> None:
+    assert (here / "x.npy").exists()
+    result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", "my-secret"])
+    assert result.exit_code in (1, 2)
+    assert "my-secret" not in result.output
+    result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", "no_such_name=my-secret"])
+    assert result.exit_code == 1
+    assert "my-secret" not in result.output
+    assert len(result.output.strip().splitlines()) == 1
