@@ -15,6 +15,8 @@ from reblock.bench.notify import Notify
 from reblock.bench.peers.workloads import Workload
 from reblock.errors import DiskError, UsageError
 
+#: The contender that measures the physical limit.
+LIMIT = "limit"
 #: File that marks an environment as complete and names its packages.
 _STAMP = "reblock-peer.json"
 
@@ -43,23 +45,39 @@ class Contender:
     """Whether it writes shards."""
     copies: bool = False
     """Whether it copies the source without changing its chunks."""
+    sources: tuple[str, ...] = ("zarr", "npy", "hdf5")
+    """Formats that it reads."""
+    codecs: tuple[str, ...] | None = None
+    """Codecs that it writes to datasets in Zarr; None for all."""
+    measures: bool = False
+    """Whether it measures a limit and makes no output."""
 
     def unable(self, workload: Workload) -> str | None:
         """Reason why it cannot run a workload; None if it can."""
+        if self.measures and workload.bar.limit_factor is None:
+            return "the bar has no physical limit"
+        if workload.source_format not in self.sources:
+            return f"does not read {workload.source_format}"
         if workload.target_format not in self.targets:
             return f"does not write {workload.target_format}"
         if workload.shards and not self.shards:
             return "does not write shards"
+        if self.codecs is not None and workload.target_format == "zarrgroup":
+            wanted = workload.target_codec or workload.codec
+            return None if wanted in self.codecs else f"does not write {wanted}"
         return None
 
 
 _ZARR = ("zarr",)
 _ALL = ("zarr", "hdf5")
 _VOLUMES = ("nifti", "niblocks")
+_DATASETS = ("zarrgroup", "netcdf")
+_SOURCES = ("zarr", "npy", "hdf5", "netcdf", "tiffs", *_VOLUMES)
 
 #: All contenders, reblock first.
 CONTENDERS = (
-    Contender("reblock", "reblock", (*_ALL, *_VOLUMES), ("reblock",)),
+    Contender("reblock", "reblock", (*_ALL, *_VOLUMES, *_DATASETS), ("reblock",), sources=_SOURCES),
+    Contender(LIMIT, "limit", (*_ALL, *_DATASETS), ("reblock",), measures=True, sources=_SOURCES),
     Contender("cp", "tools", _ALL, program="cp", debian="coreutils", copies=True),
     Contender("zarr-python", "zarr_python", _ZARR, ("zarr",)),
     Contender("zarrs", "zarrs", _ZARR, ("zarrs", "zarr"), ("zarrs", "zarr>=3.1")),
@@ -72,8 +90,18 @@ CONTENDERS = (
     Contender("cubed", "cubed", _ZARR, ("cubed", "zarr"), ("cubed", "zarr>=3.1")),
     Contender("h5py", "h5py", ("hdf5",), ("h5py",)),
     Contender("h5repack", "tools", ("hdf5",), program="h5repack", debian="hdf5-tools"),
-    Contender("nibabel", "nibabel", _VOLUMES, ("nibabel",)),
-    Contender("nccopy", "tools", ("hdf5",), program="nccopy", debian="netcdf-bin"),
+    Contender("nibabel", "nibabel", _VOLUMES, ("nibabel",), sources=_VOLUMES),
+    Contender("xarray", "xarray", ("zarrgroup",), ("xarray", "dask"), sources=("netcdf",)),
+    Contender("tifffile", "tifffile", _ZARR, ("tifffile", "zarr"), sources=("tiffs",)),
+    Contender(
+        "nccopy",
+        "tools",
+        ("hdf5", *_DATASETS),
+        program="nccopy",
+        debian="netcdf-bin",
+        sources=("hdf5", "netcdf"),
+        codecs=("none",),
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from reblock.bench.peers.contenders import LIMIT
 from reblock.bench.peers.run import RaceRun, cores
 from reblock.bench.peers.workloads import Workload
 from reblock.render.tables import Column, Table, number, yes_no
@@ -101,7 +102,16 @@ class RaceResult:
             if measure is None or measure.size_bytes is None or ours.size_bytes is None:
                 return None
             return ratio <= bar.factor and ours.size_bytes <= bar.size_factor * measure.size_bytes
-        return ratio <= bar.factor
+        over = self.over_limit
+        return ratio <= bar.factor or (over is not None and bar.limit_factor is not None and over <= bar.limit_factor)
+
+    @property
+    def over_limit(self) -> float | None:
+        """Time of reblock divided by the physical limit; None if that was not measured."""
+        ours, limit = self.entry(OURS), self.entry(LIMIT)
+        if ours is None or limit is None or ours.seconds is None or not limit.seconds:
+            return None
+        return ours.seconds / limit.seconds
 
     @property
     def failures(self) -> int:
@@ -130,6 +140,9 @@ class RaceResult:
             if entry.runs
         )
         notes = [f"bar: {self.workload.bar}"]
+        if self.over_limit is not None:
+            limits = "; ".join(run.note for entry in self.entries if entry.contender == LIMIT for run in entry.timed)
+            notes += [f"reblock takes {self.over_limit:.2f} × the physical limit: {limits}"]
         notes += [f"{entry.contender} skipped: {entry.skipped}" for entry in self.entries if entry.skipped]
         notes += [f"{entry.contender} failed: {entry.failed}" for entry in self.entries if entry.failed]
         return Table(self.workload.name, self.workload.title, _COLUMNS, rows, tuple(notes), self.failures)
@@ -147,12 +160,14 @@ class RaceResult:
                 "peak_bytes": entry.peak_bytes,
                 "size_bytes": entry.size_bytes,
                 "correct": entry.correct,
+                "notes": [run.note for run in entry.timed if run.note],
                 "skipped": entry.skipped,
                 "failed": entry.failed,
             }
             for entry in self.entries
         ]
-        return {**self.workload.to_json(), "bar_met": self.bar_met, "contenders": contenders}
+        found = {"bar_met": self.bar_met, "over_limit": self.over_limit}
+        return {**self.workload.to_json(), **found, "contenders": contenders}
 
 
 _COLUMNS = (

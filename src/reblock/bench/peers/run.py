@@ -30,7 +30,19 @@ MAX_SECONDS = 1800.0
 _POLL_SECONDS = 0.02
 
 #: Suffixes of array names by format.
-_SUFFIXES = {"npy": ".npy", "hdf5": ".h5", "zarr": ".zarr", "zarr2": ".zarr", "nifti": ".nii", "niblocks": ""}
+_SUFFIXES = {
+    "npy": ".npy",
+    "hdf5": ".h5",
+    "netcdf": ".nc",
+    "zarr": ".zarr",
+    "zarr2": ".zarr",
+    "zarrgroup": ".zarr",
+    "nifti": ".nii",
+    "niblocks": "",
+    "tiffs": "",
+}
+#: Modules that import reblock.
+_OURS = ("reblock", "limit")
 _SCRIPT = os.path.join(scripts.__path__[0], "__main__.py")
 
 
@@ -54,6 +66,8 @@ class RaceRun:
     """Reason why there is no correct output; None if there is one."""
     version: str = ""
     """Names and versions of what ran."""
+    note: str = ""
+    """A remark on the measurement."""
 
 
 def cores() -> list[int]:
@@ -70,7 +84,9 @@ _RUN = "run-"
 def source_path(workload: Workload, zarr: str, folder: str) -> str:
     """Path of a workload's source in a folder; sources with the same name have the same content."""
     lengths = ["x".join(map(str, part)) for part in (workload.shape, workload.source_chunks)]
-    name = "-".join([*lengths, workload.dtype.strip("<"), workload.codec.replace(":", "").replace("+", "")])
+    kinds = [workload.dtype.strip("<"), workload.codec.replace(":", "").replace("+", "")]
+    many = [f"{workload.variables}-variables"] if workload.variables > 1 else []
+    name = "-".join([*lengths, *kinds, *many])
     kind = zarr if workload.source_format == "zarr" else workload.source_format
     return os.path.join(folder, f"{name}-{kind}{_SUFFIXES[kind]}")
 
@@ -82,6 +98,7 @@ def make_source(workload: Workload, zarr: str, folder: str) -> None:
     with _workspace(folder) as space:
         part = os.path.join(space, f"source{_SUFFIXES[kind]}")
         job = replace(_job(workload, "make", path, part, space), source_format=kind, target_format=kind)
+        job = replace(job, target_codec=workload.codec)
         run_script(sys.executable, "make", job)
         os.rename(part, path)
 
@@ -102,6 +119,8 @@ def _job(workload: Workload, contender: str, source: str, target: str, scratch: 
         workload.codec,
         workload.memory_bytes,
         len(cores()),
+        workload.target_codec or workload.codec,
+        workload.variables,
     )
 
 
@@ -118,6 +137,8 @@ def run_once(contender: Contender, python: str, workload: Workload, folder: str)
         except StorageError as error:
             return RaceRun(failed=str(error))
         empty(job.scratch)
+        if contender.measures:
+            return RaceRun(done["seconds"], size_bytes=done["size_bytes"], note=done["note"])
         try:
             judged = run_script(sys.executable, "verify", job)
         except StorageError as error:
@@ -176,8 +197,8 @@ def remove(path: str) -> None:
 def run_script(python: str, module: str, job: PeerJob, distributions: tuple[str, ...] = ()) -> dict[str, Any]:
     """Run a module of `reblock.bench.peers.scripts` in a new process; returns its measurements."""
     order = {"module": module, "job": job.to_json(), "distributions": distributions, "cores": cores()}
-    # Only reblock's own script imports the package; the others must not find it.
-    start = ["-m", scripts.__name__] if module == "reblock" else [_SCRIPT]
+    # Only reblock's own scripts import the package; the others must not find it.
+    start = ["-m", scripts.__name__] if module in _OURS else [_SCRIPT]
     with tempfile.TemporaryDirectory(prefix="reblock-peers-") as folder:
         paths = [os.path.join(folder, name) for name in ("order.json", "measured.json", "messages")]
         with open(paths[0], "w", encoding="utf-8") as file:

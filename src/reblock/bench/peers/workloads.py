@@ -17,6 +17,8 @@ Lengths = tuple[int, ...]
 
 #: Minimum of a scaled budget: bytes, and multiples of the largest chunk.
 MIN_MEMORY_BYTES, MIN_CHUNKS = 1 << 20, 12
+#: Multiple of the physical limit within which a bar is met, however fast the references are.
+LIMIT_FACTOR = 1.15
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,14 @@ class Bar:
     """Limit of its output's size, as a multiple of the size reference's; None for no limit."""
     size_reference: str | None = None
     """Contender that its output's size is compared with."""
+    limit_factor: float | None = None
+    """Limit of its time as a multiple of the physical limit's, which also meets the bar; None if there is none."""
 
     def __str__(self) -> str:
         who = self.references[0] if len(self.references) == 1 else f"the best of {', '.join(self.references)}"
         size = f", output at most {self.size_factor:g} × {self.size_reference}'s" if self.size_factor else ""
-        return f"reblock in at most {self.factor:g} × the time of {who}{size}"
+        limit = f", or {self.limit_factor:g} × the physical limit" if self.limit_factor else ""
+        return f"reblock in at most {self.factor:g} × the time of {who}{limit}{size}"
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,11 @@ class Workload:
     dtype: str
     """Element type."""
     source_format: str
-    """zarr, npy, hdf5, nifti, or niblocks: a folder with a NIfTI file for each block."""
+    """zarr, npy, hdf5, netcdf, nifti, or a folder of files: niblocks (NIfTI blocks) or tiffs (one for each plane)."""
     source_chunks: Lengths
     """Chunks of the source; rows for a contiguous source."""
     target_format: str
-    """zarr, hdf5, nifti or niblocks."""
+    """zarr, zarrgroup (a dataset), hdf5, netcdf, nifti or niblocks."""
     chunks: Lengths
     """Chunks of the target."""
     memory_bytes: int
@@ -62,6 +67,10 @@ class Workload:
     """Bar that reblock must meet."""
     codec: str = "none"
     """Codec of source and target."""
+    target_codec: str | None = None
+    """Codec of the target, if it has another."""
+    variables: int = 1
+    """Number of arrays of this shape; NetCDF files also have the coordinates of their axes."""
     chunks_per_shard: Lengths | None = None
     """Number of chunks per shard along each axis; None for a target without shards."""
 
@@ -73,18 +82,20 @@ class Workload:
 
     @property
     def nbytes(self) -> int:
-        """Decoded bytes of the array."""
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
+        """Decoded bytes of the arrays."""
+        return self.variables * prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def title(self) -> str:
         """One line that describes it."""
-        before = "" if self.source_format in ("npy", "nifti") else f" {lengths_text(self.source_chunks)}"
+        before = "" if self.source_format in ("npy", "nifti", "tiffs") else f" {lengths_text(self.source_chunks)}"
         shards = f" in shards of {lengths_text(self.shards)}" if self.shards else ""
         codec = "" if self.codec == "none" else f", {self.codec}"
+        after = f", {self.target_codec}" if self.target_codec else ""
+        number = f"{self.variables} × " if self.variables > 1 else ""
         return (
-            f"{self.name}: {lengths_text(self.shape)} {self.dtype}{codec}, {self.source_format}{before} → "
-            f"{self.target_format} {lengths_text(self.chunks)}{shards}, {format_size(self.nbytes)} with "
+            f"{self.name}: {number}{lengths_text(self.shape)} {self.dtype}{codec}, {self.source_format}{before} → "
+            f"{self.target_format} {lengths_text(self.chunks)}{shards}{after}, {format_size(self.nbytes)} with "
             f"{format_size(self.memory_bytes)} of memory"
         )
 
@@ -112,6 +123,8 @@ class Workload:
             "shape": self.shape,
             "dtype": self.dtype,
             "codec": self.codec,
+            "target_codec": self.target_codec or self.codec,
+            "variables": self.variables,
             "source_format": self.source_format,
             "source_chunks": self.source_chunks,
             "target_format": self.target_format,
@@ -143,6 +156,21 @@ _SMALL = Workload(
     (64, 16, 128),
     128 << 20,
     Bar(0.6, ("tensorstore", "zarrs")),
+)
+
+_DATASET = Workload(
+    "netcdf-zarr",
+    (1024, 128, 256),
+    "<f4",
+    "netcdf",
+    (4, 128, 256),
+    "zarrgroup",
+    (1024, 32, 32),
+    512 << 20,
+    Bar(0.5, ("xarray",), limit_factor=LIMIT_FACTOR),
+    codec="shuffle+gzip:4",
+    target_codec="blosc:zstd:3",
+    variables=8,
 )
 
 #: All workloads, in the order in which they run.
@@ -186,6 +214,32 @@ WORKLOADS = (
         (1024, 512, 1),
         512 << 20,
         Bar(0.5, ("nibabel",)),
+    ),
+    _DATASET,
+    replace(
+        _DATASET,
+        name="netcdf-plain",
+        target_codec="none",
+        bar=Bar(0.5, ("xarray", "nccopy"), limit_factor=LIMIT_FACTOR),
+    ),
+    replace(
+        _DATASET,
+        name="netcdf-nccopy",
+        target_format="netcdf",
+        target_codec=None,
+        bar=Bar(0.5, ("nccopy",), limit_factor=LIMIT_FACTOR),
+    ),
+    Workload(
+        "tiff-zarr",
+        (512, 1024, 1024),
+        "<u2",
+        "tiffs",
+        (1, 1024, 1024),
+        "zarr",
+        (64, 128, 128),
+        512 << 20,
+        Bar(0.5, ("tifffile",), limit_factor=LIMIT_FACTOR),
+        target_codec="blosc:zstd:3",
     ),
 )
 

@@ -12,6 +12,8 @@ Lengths = tuple[int, ...]
 
 #: Name of the dataset in HDF5 files.
 DATASET = "data"
+#: Names of the axes of the variables in NetCDF files.
+AXES = ("time", "latitude", "longitude")
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class PeerJob:
     scratch: str
     """Existing folder for intermediate files; it is emptied afterwards."""
     source_format: str
-    """zarr, zarr2, npy or hdf5."""
+    """zarr, zarr2, npy, hdf5, netcdf, nifti, niblocks or tiffs."""
     target_format: str
-    """zarr, zarr2 or hdf5."""
+    """zarr, zarr2, zarrgroup, hdf5, netcdf, nifti or niblocks."""
     shape: Lengths
     """Lengths of the axes."""
     dtype: str
@@ -41,11 +43,15 @@ class PeerJob:
     shards: Lengths | None
     """Shards of the target; None for a target without shards."""
     codec: str
-    """Codec of source and target: none, blosc:zstd:3 or shuffle+gzip:4."""
+    """Codec of the source: none, blosc:zstd:3 or shuffle+gzip:4."""
     memory_bytes: int
     """Memory budget of the copy."""
     threads: int
     """Number of threads that may run at once."""
+    target_codec: str
+    """Codec of the target."""
+    variables: int = 1
+    """Number of arrays of this shape."""
     seed: int = 0
     """Seed of the source's noise."""
 
@@ -64,6 +70,11 @@ class PeerJob:
     def unit(self) -> Lengths:
         """Shape of the objects in the target: shards, or chunks without shards."""
         return self.shards or self.chunks
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables of a dataset."""
+        return [f"v{number}" for number in range(self.variables)]
 
     @property
     def itemsize(self) -> int:

@@ -35,6 +35,10 @@ def run(job: PeerJob) -> dict[str, Any]:
             file.writelines(values.data for _, values in slabs(job))
     elif job.target_format in ("nifti", "niblocks"):
         _make_volume(job)
+    elif job.target_format == "netcdf":
+        import_module("reblock.bench.peers.scripts.xarray").make(job, slabs)
+    elif job.target_format == "tiffs":
+        import_module("reblock.bench.peers.scripts.tifffile").make(job, slabs)
     elif job.target_format == "hdf5":
         with h5py.File(job.target, "w") as file:
             dataset = create_dataset(file, job, job.source_chunks)

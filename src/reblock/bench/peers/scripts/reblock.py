@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import h5py
@@ -9,7 +10,7 @@ import numcodecs.blosc
 
 from reblock.api.blocks import merge, split
 from reblock.api.running import repartition
-from reblock.bench.peers.scripts.job import DATASET, PeerJob
+from reblock.bench.peers.scripts.job import AXES, DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import measure
 from reblock.storage import registry
 from reblock.strategies import strategies
@@ -29,6 +30,15 @@ def run(job: PeerJob) -> dict[str, Any]:
     if job.source_format == "niblocks":
         # As if other programs had made the blocks: there is no manifest.
         return measure(lambda: merge(job.source, job.target, **how))
+    if job.source_format == "netcdf":
+        chunks = ",".join(f"{name}={length}" for name, length in zip(AXES, job.chunks, strict=True))
+        return measure(
+            lambda: repartition(job.source, job.target, chunks=chunks, codec=_codec(job.target_codec), **how)
+        )
+    if job.source_format == "tiffs":
+        planes = os.path.join(job.source, "*.tif")
+        how |= {"stack": "z", "chunks": job.chunks, "codec": _codec(job.target_codec)}
+        return measure(lambda: repartition(planes, job.target, **how))
     inner = f"::/{DATASET}" if job.source_format == "hdf5" else ""
     return measure(
         lambda: repartition(
@@ -40,3 +50,8 @@ def run(job: PeerJob) -> dict[str, Any]:
             scratch=job.scratch,
         )
     )
+
+
+def _codec(name: str) -> str | None:
+    """The option for a codec; codecs of HDF5 are kept without one."""
+    return f"{name}:shuffle" if name.startswith("blosc") else None if name.startswith("shuffle") else name

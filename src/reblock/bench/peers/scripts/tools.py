@@ -10,7 +10,7 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import Any, Self
 
-from reblock.bench.peers.scripts.job import DATASET, PeerJob
+from reblock.bench.peers.scripts.job import AXES, DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import peak_of
 
 #: Interval at which a program's peak memory is read.
@@ -72,10 +72,15 @@ def _command(job: PeerJob) -> list[str]:
         chunks = "x".join(map(str, job.chunks))
         words = [f"--layout={DATASET}:CHUNK={chunks}", f"--filter={DATASET}:SHUF", f"--filter={DATASET}:GZIP=4"]
         return ["h5repack", *words, job.source, job.target]
-    chunks = ",".join(map(str, job.chunks))
     half = str(job.memory_bytes // 2)
-    words = ["-4", "-s", "-d4", "-M1", "-c", f"{DATASET}:{chunks}", "-m", half, "-h", half]
-    return ["nccopy", *words, job.source, job.target]
+    memory = ["-M1", "-m", half, "-h", half]
+    if job.source_format == "netcdf":
+        lengths = ",".join(f"{name}/{length}" for name, length in zip(AXES, job.chunks, strict=True))
+        if job.target_format == "zarrgroup":
+            return ["nccopy", "-c", lengths, *memory, job.source, f"file://{job.target}#mode=zarr,file"]
+        return ["nccopy", "-4", "-s", "-d4", "-c", lengths, *memory, job.source, job.target]
+    chunks = ",".join(map(str, job.chunks))
+    return ["nccopy", "-4", "-s", "-d4", "-c", f"{DATASET}:{chunks}", *memory, job.source, job.target]
 
 
 def _version(program: str) -> str:

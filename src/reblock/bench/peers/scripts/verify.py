@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -36,19 +38,36 @@ def _layout(job: PeerJob) -> str:
     """Differences of shape, dtype, chunks, shards and codec from the job; empty if there are none."""
     if job.target_format in ("npy", "nifti", "niblocks"):
         return ""
-    found: dict[str, Any]
     wanted = {"shape": job.shape, "dtype": np.dtype(job.dtype), "chunks": job.chunks, "shards": job.shards}
-    if job.target_format == "hdf5":
+    wanted["codec"] = job.target_codec
+    reasons = []
+    with _open_target(job) as arrays:
+        for array in arrays:
+            found = _described(array)
+            reasons += [f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key]]
+    return "; ".join(reasons)
+
+
+@contextmanager
+def _open_target(job: PeerJob) -> Iterator[list[Any]]:
+    """The arrays of the target."""
+    if job.target_format in ("hdf5", "netcdf"):
         with h5py.File(job.target, "r") as file:
-            data = file[DATASET]
-            codec = f"{'shuffle+' if data.shuffle else ''}{data.compression}:{data.compression_opts}"
-            found = {"shape": data.shape, "dtype": data.dtype, "chunks": data.chunks, "shards": None, "codec": codec}
+            yield [file[name] for name in ([DATASET] if job.target_format == "hdf5" else job.names)]
+    elif job.target_format == "zarrgroup":
+        group = zarr.open_group(job.target, mode="r", use_consolidated=False)
+        yield [group[name] for name in job.names]
     else:
-        array = zarr.open_array(job.target, mode="r")
-        found = {key: getattr(array, key) for key in wanted}
-        found["codec"] = "+".join(map(_codec, array.compressors)) or "none"
-    wanted["codec"] = job.codec
-    return "; ".join(f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key])
+        yield [zarr.open_array(job.target, mode="r")]
+
+
+def _described(array: Any) -> dict[str, Any]:
+    """Shape, dtype, chunks, shards and codec of an array."""
+    found = {key: getattr(array, key) for key in ("shape", "dtype", "chunks")}
+    if isinstance(array, h5py.Dataset):
+        codec = f"{'shuffle+' if array.shuffle else ''}{array.compression}:{array.compression_opts}"
+        return {**found, "shards": None, "codec": codec}
+    return {**found, "shards": array.shards, "codec": "+".join(map(_codec, array.compressors)) or "none"}
 
 
 def _codec(stage: Any) -> str:
@@ -64,6 +83,14 @@ def _values(job: PeerJob) -> str:
     if job.target_format == "hdf5":
         with h5py.File(job.source, "r") as one, h5py.File(job.target, "r") as two:
             return _differ(job, one[DATASET], two[DATASET])
+    if job.source_format == "netcdf":
+        with h5py.File(job.source, "r") as one, _open_target(job) as found:
+            pairs = zip(job.names, found, strict=True)
+            return "; ".join(filter(None, (_differ(job, one[name], array) for name, array in pairs)))
+    if job.source_format == "tiffs":
+        planes = import_module("reblock.bench.peers.scripts.tifffile").Planes(job.source)
+        with _open_target(job) as found:
+            return _differ(job, planes, found[0])
     if job.target_format in ("nifti", "niblocks"):
         volumes = import_module("reblock.bench.peers.scripts.nibabel")
         one = volumes.open_volume(job.source, job.source_format, job, job.source_chunks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import zarr
@@ -22,7 +23,7 @@ def open_source(job: PeerJob) -> Any:
 
 def create_target(job: PeerJob) -> Any:
     """Create an empty target with the job's chunks and shards."""
-    return create(job.target, job.target_format, job, job.chunks, job.shards)
+    return create(job.target, job.target_format, replace(job, codec=job.target_codec), job.chunks, job.shards)
 
 
 def create(path: str, format: str, job: PeerJob, chunks: Lengths, shards: Lengths | None) -> Any:

@@ -1,0 +1,115 @@
+"""The physical limit of a copy: the longer of what the codecs take on these cores, and what the device takes.
+
+Codecs decode one variable, or one layer of planes, and encode its target chunks, on all threads and in memory; the time
+is scaled up to the whole. Then all bytes of the source are read and as many bytes as the target has are written, in
+files of its number, without codecs. No copy can be faster, unless its codecs are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from reblock.bench.files import evict_array
+from reblock.bench.peers.scripts.job import PeerJob
+from reblock.bench.peers.scripts.tifffile import Planes
+from reblock.model.codec import Codec
+from reblock.storage.codecs.chain import Chain
+
+#: Bytes that are read from the device at once.
+PIECE_BYTES = 4 << 20
+
+
+def run(job: PeerJob) -> dict[str, Any]:
+    """Measure both; the limit is the longer time."""
+    with ThreadPoolExecutor(job.threads) as pool:
+        decoding, sample = _decode(job, pool)
+        encoding, stored = _encode(job, sample, pool)
+        parts = job.nbytes * job.variables / sample.nbytes
+        codecs, sizes = (decoding + encoding) * parts, stored * round(parts)
+        del sample
+        evict_array(job.source)
+        device = _timed(lambda: _move(job, sizes, pool))
+    note = f"codecs {codecs:.2f} s ({decoding * parts:.2f} s decode), device {device:.2f} s"
+    return {"seconds": max(codecs, device), "size_bytes": sum(sizes), "note": note}
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+def _decode(job: PeerJob, pool: ThreadPoolExecutor) -> tuple[float, npt.NDArray[Any]]:
+    """Seconds to decode a part of the source, and its elements."""
+    if job.source_format == "tiffs":
+        # Planes are stored raw.
+        return 0.0, Planes(job.source, job.threads)[: job.chunks[0]]
+    out = np.empty(job.shape, job.dtype)
+    with h5py.File(job.source, "r") as file:
+        dataset = file[job.names[0]].id
+        places = [dataset.get_chunk_info(number).chunk_offset for number in range(dataset.get_num_chunks())]
+        units = [dataset.read_direct_chunk(place)[1] for place in places]
+    # HDF5 says gzip for streams of zlib.
+    chain = Chain(Codec.parse(job.codec.replace("gzip", "zlib")), out.dtype)
+    size = job.bytes_of(job.source_chunks)
+    decoded = [np.empty(size, np.uint8) for _ in units]
+    seconds = _timed(lambda: list(pool.map(chain.decode, units, decoded)))
+    for place, unit in zip(places, decoded, strict=True):
+        box = tuple(slice(start, start + length) for start, length in zip(place, job.source_chunks, strict=True))
+        here = out[box]
+        here[...] = unit.view(job.dtype).reshape(job.source_chunks)[tuple(map(slice, here.shape))]
+    return seconds, out
+
+
+def _encode(job: PeerJob, sample: npt.NDArray[Any], pool: ThreadPoolExecutor) -> tuple[float, list[int]]:
+    """Seconds to encode the target chunks of a part, and their stored sizes."""
+    text = f"{job.target_codec}:shuffle" if job.target_codec.startswith("blosc") else job.target_codec
+    chain = Chain(Codec.parse(text.replace("gzip", "zlib")), sample.dtype)
+    corners = product(*(range(0, whole, step) for whole, step in zip(sample.shape, job.chunks, strict=True)))
+    units = [_unit(sample, corner, job.chunks) for corner in corners]
+    if not chain:
+        return 0.0, [unit.size for unit in units]
+    sizes: list[int] = []
+    seconds = _timed(lambda: sizes.extend(pool.map(lambda unit: chain.encode(unit).size, units)))
+    return seconds, sizes
+
+
+def _unit(array: npt.NDArray[Any], corner: Iterable[int], lengths: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """The bytes of a chunk; it is padded at the end of an axis."""
+    piece = array[tuple(slice(start, start + length) for start, length in zip(corner, lengths, strict=True))]
+    pads = [(0, length - there) for length, there in zip(lengths, piece.shape, strict=True)]
+    return np.pad(piece, pads).reshape(-1).view(np.uint8)
+
+
+def _move(job: PeerJob, sizes: list[int], pool: ThreadPoolExecutor) -> None:
+    """Read all bytes of the source and write files of these sizes, in turns; then sync."""
+    files = [os.path.join(base, name) for base, _, names in os.walk(job.source) for name in names] or [job.source]
+    reads = [(file, start) for file in files for start in range(0, os.path.getsize(file), PIECE_BYTES)]
+    noise = np.random.default_rng(0).bytes(max(sizes))
+    os.makedirs(job.target)
+    steps = max(len(reads), len(sizes))
+
+    def step(number: int) -> None:
+        for which in range(number * len(reads) // steps, (number + 1) * len(reads) // steps):
+            _read(*reads[which])
+        for which in range(number * len(sizes) // steps, (number + 1) * len(sizes) // steps):
+            with open(os.path.join(job.target, str(which)), "wb", buffering=0) as file:
+                file.write(memoryview(noise)[: sizes[which]])
+
+    list(pool.map(step, range(steps)))
+    os.sync()
+
+
+def _read(path: str, start: int) -> None:
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        file.read(PIECE_BYTES)
