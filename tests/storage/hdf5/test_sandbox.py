@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -65,8 +66,42 @@ def test_a_server_that_is_gone_is_replaced(tmp_path: Path) -> None:
     assert server is not None
     os.kill(server._process.pid, signal.SIGKILL)
     server._process.wait()
-    assert (read_array(FORMAT.open(path, "x")) == SAMPLE).all()
+    # The process that waits for the first file would do without the server.
+    other = shutil.copy(path, tmp_path / "other.h5")
+    assert (read_array(FORMAT.open(str(other), "x")) == SAMPLE).all()
     assert hdf5_reader._switchboard._server is not server
+
+
+def test_a_process_waits_for_its_file_without_it(tmp_path: Path) -> None:
+    path = good(tmp_path)
+    board = hdf5_reader._switchboard
+    FORMAT.open(path, "x")
+    assert board._parked is not None
+    channel = board._parked[1][0]
+    with h5py.File(path, "r+") as file:  # it is not locked
+        file["x"][0, 0] = SAMPLE[0, 0]
+    # The file has changed, so a new process reads it; it is used twice then.
+    assert (read_array(FORMAT.open(path, "x")) == SAMPLE).all()
+    assert board._parked[1][0] is not channel
+    channel = board._parked[1][0]
+    FORMAT.open(path, "x")
+    assert board._parked[1][0] is channel
+    # One that has died while it waited is noticed.
+    channel.shutdown(socket.SHUT_WR)
+    while channel.recv(1, socket.MSG_PEEK):
+        pass
+    assert (read_array(FORMAT.open(path, "x")) == SAMPLE).all()
+
+
+def test_a_process_that_failed_is_not_used_again(tmp_path: Path) -> None:
+    path = good(tmp_path)
+    FORMAT.open(path, "x")
+    before = hdf5_reader._switchboard._parked
+    with pytest.raises(FormatError):
+        FORMAT.open(path, "nothing")
+    assert before is not None
+    assert before[1][0].fileno() == -1
+    assert hdf5_reader._switchboard._parked is None
 
 
 def test_a_process_that_dies_between_two_boxes_is_replaced(tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ class Hdf5Store:
                 else:
                     self._index = self._foreign.index(self.schema.chunks, counts, shift)
                 self._asks = self._index is None
-                if not self._asks and self.stored.direct and self._mode == "r":
+                # The check that comes first needs the file, too, and then closes it.
+                if not self._asks and self.stored.direct and self._mode == "r" and self._checked:
                     self._close()
             if self._index is not None:
                 return self._index.find(index)

@@ -9,7 +9,8 @@
       .read()     ◀── JSON and raw bytes ───────────────────────── elements that only HDF5 can decode
 
 The engine reads bytes that we can decode directly from the file. Starting the server takes a tenth of a second, a fork
-a few milliseconds. See `server` for the limits of a fork.
+a few milliseconds. So the last fork that became free waits, without the file, for another reader of the same file: many
+arrays of a dataset are opened by few forks. See `server` for the limits of a fork.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ _VARIABLES = ("HDF5_USE_FILE_LOCKING",)
 _BEYOND_STANDARD = 3
 #: Seconds to wait for a process to end.
 _PATIENCE_SECONDS = 1.0
+#: How often a process may open its file; HDF5 keeps a little memory each time.
+_MANY_USES = 100
 
 
 class Reader:
@@ -60,11 +63,19 @@ class Reader:
         self._path = path
         self._owner = os.getpid()
         with disk_errors("open", path):
-            self._size = LOCAL.status(path).size
-        self._channel = _switchboard.connect()
+            status = LOCAL.status(path)
+        self._size = status.size
+        self._busy = self._closed = False
+        # Only the same file is opened again, because it may have damaged the memory of the process.
+        self._file = (os.path.abspath(path), *status)
+        waiting = _switchboard.take(self._file)
+        if waiting is not None:
+            self._channel, self._stream, self._uses = waiting
+            return
+        self._channel, self._uses = _switchboard.connect(), 0
         self._stream = self._channel.makefile("rwb")
         if wire.receive(self._stream) is None:
-            self.close()
+            self.end()
             raise _not_started()
 
     def describe(self, inner: str) -> dict[str, Any]:
@@ -156,7 +167,22 @@ class Reader:
             return size, bytes(self._raw)
 
     def close(self) -> None:
+        """Close the file, which is locked against writers; the process waits for another use, or ends."""
+        if self.usable and not self._busy and self._uses < _MANY_USES:
+            with suppress(OSError, EOFError, ValueError, TypeError, LookupError, ReblockError):
+                self._channel.settimeout(_PATIENCE_SECONDS)
+                self._ask("release")
+                self._channel.settimeout(None)
+                self._closed = True
+                _switchboard.park(self._file, (self._channel, self._stream, self._uses + 1))
+                return
+        self.end()
+
+    def end(self) -> None:
         """End the process and wait for it, because it has the file locked against writers."""
+        if self._closed:
+            return
+        self._closed = True
         if self._owner == os.getpid():  # a fork of this process must not close it
             with suppress(OSError, ValueError):
                 self._channel.settimeout(_PATIENCE_SECONDS)
@@ -170,12 +196,12 @@ class Reader:
     @property
     def usable(self) -> bool:
         """Whether the process is running, and was started by this process and not by its parent."""
-        return not self._stream.closed and self._owner == os.getpid()
+        return not self._closed and self._owner == os.getpid()
 
     def __del__(self) -> None:
         # Stores may be dropped without being closed; the constructor may have failed.
         if hasattr(self, "_stream"):
-            self.close()
+            self.end()
 
     def _ask(self, do: str, out: Flat | None = None, **more: Any) -> Any:
         wire.send(self._stream, {"do": do, "shown": self._path, "cost": self._size, "room": 0, **more})
@@ -202,8 +228,10 @@ class Reader:
     @contextmanager
     def _exchange(self, what: str) -> Iterator[None]:
         """Blame the file for any failure of the process to answer; after that the process is not used again."""
+        self._busy = True
         try:
             yield
+            self._busy = False
         except ReblockError:
             raise
         except (OSError, EOFError):
@@ -219,6 +247,19 @@ class Reader:
 
 
 # ---------------------------------------------------------------- the server
+#: A process without a file: its socket, the same as a stream, and how often it was used.
+_Waiting = tuple[socket.socket, Any, int]
+
+
+def _dismiss(parked: tuple[Any, _Waiting] | None) -> None:
+    """End a process that waits; it has no file, so nobody waits for its end."""
+    if parked is not None:
+        channel, stream, _ = parked[1]
+        with suppress(OSError):
+            stream.close()
+        channel.close()
+
+
 def _not_started() -> StorageError:
     return StorageError(f"the process that reads HDF5 files ends as soon as it starts ({sys.executable})")
 
@@ -281,6 +322,25 @@ class _Switchboard:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._server: _Server | None = None
+        self._parked: tuple[Any, _Waiting] | None = None
+
+    def park(self, file: object, waiting: _Waiting) -> None:
+        """Keep a process that may open the same file again; the one that waited until now ends."""
+        with self._lock:
+            before, self._parked = self._parked, (file, waiting)
+        _dismiss(before)
+
+    def take(self, file: object) -> _Waiting | None:
+        """The process that waits for a file, if it still runs."""
+        with self._lock:
+            if self._parked is None or self._parked[0] != file:
+                return None
+            (_, waiting), self._parked = self._parked, None
+        with suppress(BlockingIOError):
+            waiting[0].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            _dismiss((file, waiting))
+            return None
+        return waiting
 
     def connect(self) -> socket.socket:
         """A socket to a process for one file; a server that has ended is replaced."""
@@ -298,14 +358,16 @@ class _Switchboard:
 
     def stop(self) -> None:
         """End the server."""
+        _dismiss(self._parked)
+        self._parked = None
         if self._server is not None:
             self._server.stop()
             self._server = None
 
     def leave(self) -> None:
         """In a fork of this process: forget the parent's server, and the lock that another thread may have held."""
-        self._parents = self._server
-        self._server, self._lock = None, threading.Lock()
+        self._parents = self._server, self._parked
+        self._server, self._parked, self._lock = None, None, threading.Lock()
 
 
 _switchboard = _Switchboard()

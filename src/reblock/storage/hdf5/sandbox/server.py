@@ -110,6 +110,7 @@ class _Session:
             "ask": self._ask,
             "read": self._read,
             "stored": self._stored,
+            "release": self._release,
         }
         pace = _BYTES_PER_SECOND / (_SLOWER if self._plugins else 1)
         seconds = min(BASE_SECONDS + request["cost"] / pace, _MOST_SECONDS * (_SLOWER if self._plugins else 1))
@@ -126,6 +127,12 @@ class _Session:
         signal.setitimer(signal.ITIMER_PROF, BASE_SECONDS)
         if self._file is not None:
             self._file.close()
+        self._file = self._dataset = None
+
+    def _release(self, request: dict[str, Any]) -> None:  # noqa: ARG002 - it has no settings
+        self.close()
+        self._plugins = 0
+        wire.send(self._stream, {"answer": True})
 
     def _open(self, request: dict[str, Any]) -> Any:
         self.path = request["path"]
