@@ -15,6 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import corpus.blocks
 import corpus.encoded
 import corpus.hdf5
+import corpus.minc
+import corpus.netcdf
+import corpus.nifti
 import corpus.npy
 import corpus.tiff
 import corpus.zarr  # noqa: F401 - each adds its cases

@@ -80,7 +80,7 @@ def check(case: Case, tmp_path: Path, worker: Worker) -> None:
     if case.run and not any(one == "" for one in case.run.split("|")):
         assert "out.npy" not in left
     elif "out.npy" in left and case.run == "":
-        assert np.load(folder / "out.npy").size
+        assert np.load(folder / "out.npy").size or "of-0" in case.name
     if excess:
         # Last, so that it excuses nothing else; said in every run, so that it is not forgotten.
         pytest.xfail(f"the planner took {' and '.join(excess)}")
@@ -99,7 +99,18 @@ def test_the_rest(case: Case, tmp_path: Path, worker: Worker) -> None:
 
 def test_every_format_has_hostile_cases() -> None:
     formats = {name.partition("/")[0] for name in CASES}
-    assert formats == {"npy", "blocks", "zarr2", "zarr3", "hdf5", "tiff"}
+    assert formats == {
+        "npy",
+        "blocks",
+        "zarr2",
+        "zarr3",
+        "hdf5",
+        "tiff",
+        "minc",
+        "netcdf",
+        "netcdf3",
+        "nifti",
+    }
     assert all(sum(case.quick for case in CASES.values() if case.name.startswith(name)) > 5 for name in formats)
 
 

@@ -72,8 +72,9 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 
 def _dataset(dataset: Any, where: str, known: KnownMembers) -> dict[str, Any]:
-    """A dataset: its facts, or why there are none; and its scales by their addresses."""
+    """A dataset: its facts, or why there are none; and its scales by their addresses, or that they are lost."""
     found: dict[str, Any] = {"facts": None, "table": None, "why": "", "shape": dataset.shape, "chunks": dataset.chunks}
+    found["lost"] = False
     try:
         load_plugins(dataset, where)
         found["table"] = table_facts(dataset)
@@ -85,14 +86,17 @@ def _dataset(dataset: Any, where: str, known: KnownMembers) -> dict[str, Any]:
         found["scales"] = _scales(dataset)
     except FAILURES:
         found["scales"] = None
+        found["lost"] = True
     return {**found, **_attributes(dataset)}
 
 
 def _scales(dataset: Any) -> list[int | None] | None:
     """Addresses of the first scale of each axis; None if the dataset has no scales."""
     h5py = library()
-    if _LIST not in dataset.attrs or dataset.attrs.get_id(_LIST).shape != (len(dataset.shape),):
+    if _LIST not in dataset.attrs:
         return None
+    if dataset.attrs.get_id(_LIST).shape != (len(dataset.shape),):
+        raise ValueError("not one entry for each axis")
     return [
         h5py.h5o.get_info(h5py.h5r.dereference(axis[0], dataset.file.id)).addr if len(axis) else None
         for axis in dataset.attrs[_LIST]

@@ -33,6 +33,10 @@ _SHORT = (
     "its axis {axis!r} has {found:,} of {length:,} elements, the rest is fill: `nccopy` makes a file with all of them"
 )
 
+#: Why a variable that is longer than its dimension cannot be read, and one whose dimension was removed.
+_LONG = "its axis {axis!r} has {found:,} elements, and the dimension {length:,}: the file is damaged"
+_LOST = "an axis lies along a dimension that is not in the file: opened as hdf5, its elements can be read"
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -189,7 +193,10 @@ def _schema(
         for axis, found in zip(named, shape, strict=True):
             place = find_dimension(places, group, axis)
             if place is not None and place.dimension.length != found:
-                why = _SHORT.format(axis=axis, found=found, length=place.dimension.length)
+                words = _SHORT if found < place.dimension.length else _LONG
+                why = words.format(axis=axis, found=found, length=place.dimension.length)
+    if node["lost"] and not why:
+        why = _LOST
     if schema is None or why:
         return _table(node, shape, attributes, named, why, f"{path}::{node['name']}")
     axes = named if named or any(scales) else schema.axes
