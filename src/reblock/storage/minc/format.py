@@ -36,8 +36,8 @@ from reblock.storage.netcdf.classic import is_classic
 
 #: Bytes in which the names of the first groups and variables are.
 _HEAD_BYTES = 64 << 10
-#: A word in the attributes of every MINC1 file.
-_WORD = b"MINC standard variable"
+#: A word in the attributes of every MINC1 file, and its variable, with the length of its name before and zeros after.
+_WORD, _IMAGE = b"MINC standard variable", b"\0\0\0\5image\0\0\0"
 
 
 class MincFormat:
@@ -54,7 +54,7 @@ class MincFormat:
         head, _ = read_head(medium, path, _HEAD_BYTES)
         named = path.lower().endswith(self.suffixes)
         if is_classic(head):
-            return named or _WORD in head
+            return named or (_WORD in head and _IMAGE in head)
         return (named or ROOT.encode() in head) and signature_offset(path, medium) is not None
 
     def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:

@@ -186,25 +186,27 @@ def table_of_v3(document: Mapping[str, Any], where: str) -> TableMeta:
     wanted = VLEN.get(kind, "bytes")
     if codecs[0].get("name") != wanted:
         raise FormatError(f"{where}: codec {show(codecs[0].get('name'))} of {kind} is not supported, {wanted!r} is")
-    if dict(codecs[0].get("configuration") or {}).get("endian", "little") != "little":
+    if _settings(codecs[0], where).get("endian", "little") != "little":
         raise FormatError(f"{where}: big-endian records are not supported")
     try:
-        more = [(str(one.get("name")), dict(one.get("configuration") or {})) for one in codecs[1:]]
+        more = [(str(one.get("name")), dict(_settings(one, where))) for one in codecs[1:]]
         stages = [stage_of_v3(codec, settings, np.dtype("u1")) for codec, settings in more]
     except (ValueError, TypeError) as error:
         raise FormatError(f"{where}: {error}") from None
     grid, keys = document.get("chunk_grid"), document.get("chunk_key_encoding")
     if not isinstance(grid, Mapping) or grid.get("name") != "regular" or not isinstance(keys, Mapping):
         raise FormatError(f"{where}: chunk grid {show(grid)} with keys {show(keys)} is not supported")
-    shape, chunks = _shape(document.get("shape"), dict(grid["configuration"]).get("chunk_shape"), dtype, where)
+    shape, chunks = _shape(document.get("shape"), _settings(grid, where).get("chunk_shape"), dtype, where)
     encoding = str(keys.get("name"))
-    separator = dict(keys.get("configuration") or {}).get("separator", "/" if encoding == "default" else ".")
+    separator = _settings(keys, where).get("separator", "/" if encoding == "default" else ".")
     if encoding not in ("default", "v2") or separator not in (".", "/"):
         raise FormatError(f"{where}: chunk keys {show(keys)} are not supported")
     attributes = document.get("attributes") or {}
     _, kept, _ = take_hidden(attributes if isinstance(attributes, Mapping) else {}, document.get(MEMBER))
     names = document.get("dimension_names")
-    axes = tuple(one or "" for one in names) if isinstance(names, list) and len(names) == len(shape) else None
+    axes = None
+    if isinstance(names, list) and len(names) == len(shape):
+        axes = tuple(one if isinstance(one, str) else "" for one in names)
     schema = TableSchema(
         *(shape, dtype, kind, {}, chunks, kept),
         axes if axes and any(axes) else None,
@@ -259,8 +261,16 @@ def _field(field: Any) -> Any:
     return (str(name), inner, *(tuple(map(int, one)) for one in shape))
 
 
+def _settings(named: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The configuration of a data type, a codec, a grid or keys."""
+    found = named.get("configuration") or {}
+    if not isinstance(found, Mapping):
+        raise FormatError(f"{where}: a configuration is an object, not {show(found)}")
+    return found
+
+
 def _structured(value: Mapping[str, Any], where: str) -> np.dtype[Any]:
-    fields = dict(value.get("configuration") or {}).get("fields")
+    fields = _settings(value, where).get("fields")
     if not isinstance(fields, list) or not all(isinstance(one, list) and len(one) == 2 for one in fields):
         raise FormatError(f"{where}: {show(value)} has no fields of a name and a type")
     kinds = [(str(name), dtype_v3(kind, where=where).newbyteorder("<").str) for name, kind in fields]
