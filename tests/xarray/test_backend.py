@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import reblock
 
@@ -45,7 +46,8 @@ def test_random_selections(path: Path) -> None:
     random = np.random.default_rng(1)
     with xr.open_dataset(path, engine="h5netcdf") as expected:
         whole, lazy = expected.t2m.values, xr.open_dataset(path, engine="reblock").t2m
-    for _ in range(100):
+    # At least 100; more under `make fuzz`.
+    for _ in range(max(100, settings.default.max_examples)):
         key = []
         for length in lazy.shape:
             kind = random.integers(4)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -339,7 +339,7 @@ def _load(known: FormatEntry) -> Format:
     module, _, attribute = known.target.partition(":")
     try:
         for library in known.needs:
-            if find_spec(library) is None:
+            if not _is_installed(library, find_spec, tuple(sys.path)):
                 raise ModuleNotFoundError(name=library)
         found: Format = attrgetter(attribute)(import_module(module))
     except ImportError as error:
@@ -348,6 +348,12 @@ def _load(known: FormatEntry) -> Format:
     except Exception as error:  # another author's module may raise anything, which must not hide other formats
         raise UsageError(f"format {known.name} cannot be loaded: {error!r}; {known.install}") from error
     return found
+
+
+@lru_cache(maxsize=256)
+def _is_installed(library: str, find: Callable[[str], object], path: tuple[str, ...]) -> bool:  # noqa: ARG001 - a key
+    """Whether a library can be imported; kept, because the formats of many files may be detected."""
+    return find(library) is not None
 
 
 def _of_database(path: str) -> str | None:

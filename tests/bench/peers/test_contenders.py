@@ -30,6 +30,10 @@ def test_who_can_do_what() -> None:
     assert able["W1"] == ["reblock", "cp", *zarr_peers]
     assert able["W4"] == ["reblock", "cp", "h5py", "h5repack", "nccopy"]
     assert able["nifti-split"] == able["nifti-merge"] == ["reblock", "nibabel"]
+    assert able["netcdf-zarr"] == ["reblock", "limit", "xarray"]
+    assert able["netcdf-plain"] == ["reblock", "limit", "xarray", "nccopy"]
+    assert able["netcdf-nccopy"] == ["reblock", "limit", "nccopy"]
+    assert able["tiff-zarr"] == able["tiff-blosc"] == ["reblock", "limit", "tifffile"]
     assert "rechunker" not in able["W6-shards"]
     for contender in CONTENDERS:
         assert (Path(peers_run._SCRIPT).parent / f"{contender.module}.py").exists()

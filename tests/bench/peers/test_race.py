@@ -51,10 +51,12 @@ def test_every_workload_with_the_peers_that_are_here(tmp_path: Path, forked_scri
     assert [one["name"] for one in document["workloads"]] == list(BY_NAME)
     for workload in document["workloads"]:
         for one in workload["contenders"]:
-            assert one["skipped"] or one["correct"], (workload["name"], one)
+            # The physical limit has no output, but a note.
+            measured = one["name"] == "limit" and one["notes"]
+            assert one["skipped"] or one["correct"] or measured, (workload["name"], one)
     kept = os.listdir(tmp_path / "reblock-peers")
-    # W6 has one source for both of its targets.
-    assert len(kept) == len(WORKLOADS) - 1
+    # W6, NetCDF and TIFF have one source for all of their targets.
+    assert len(kept) == len(WORKLOADS) - 4
     before = {name: (tmp_path / "reblock-peers" / name).stat().st_mtime_ns for name in kept}
     again = call("W2", "--scale", "32", "--repeat", "1", "--only", "cp", "--dir", tmp_path)
     assert again.exit_code == 0

@@ -41,6 +41,19 @@ def test_size_is_part_of_the_bar() -> None:
     assert RaceResult(BY_NAME["W4"], (entry("reblock", 1), entry("nccopy", 9))).bar_met is None
 
 
+def test_the_physical_limit_also_meets_a_bar() -> None:
+    def result(seconds: float) -> RaceResult:
+        limit = Entry("limit", (RaceRun(9.0), RaceRun(4.0, note="codecs 4.00 s")))
+        return RaceResult(BY_NAME["tiff-zarr"], (entry("reblock", seconds), entry("tifffile", 6), limit))
+
+    assert [result(seconds).bar_met for seconds in (2.9, 4.6, 4.7)] == [True, True, False]
+    assert result(5).over_limit == 1.25
+    assert result(5).failures == 0
+    assert "reblock takes 1.25 × the physical limit: codecs 4.00 s" in result(5).to_table().to_text()
+    assert result(5).to_json()["over_limit"] == 1.25
+    assert RaceResult(BY_NAME["W1"], (entry("reblock", 1), entry("cp", 9))).over_limit is None
+
+
 def test_a_wrong_contender_has_no_time() -> None:
     result = RaceResult(BY_NAME["W1"], (entry("reblock", 1, correct=False), entry("cp", 5)))
     assert (result.failures, result.bar_met, result.entries[0].seconds) == (1, False, None)

@@ -24,7 +24,14 @@ def test_workloads_are_the_ones_of_the_bars() -> None:
         "W6-shards": (256 << 20, 128, 0.6, ("tensorstore", "zarrs")),
         "nifti-split": (1 << 30, 512, 0.5, ("nibabel",)),
         "nifti-merge": (1 << 30, 512, 0.5, ("nibabel",)),
+        "netcdf-zarr": (1 << 30, 512, 0.5, ("xarray",)),
+        "netcdf-plain": (1 << 30, 512, 0.5, ("xarray", "nccopy")),
+        "netcdf-nccopy": (1 << 30, 512, 0.5, ("nccopy",)),
+        "tiff-zarr": (1 << 30, 512, 0.5, ("tifffile",)),
+        "tiff-blosc": (1 << 30, 512, 0.5, ("tifffile",)),
     }
+    limited = {w.name: w.bar.limit_factor for w in WORKLOADS if w.bar.limit_factor is not None}
+    assert limited == dict.fromkeys([name for name in told if name.startswith(("netcdf", "tiff"))], 1.15)
     assert BY_NAME["W6-shards"].shards == (256, 256, 256)
     assert {name for w in WORKLOADS for name in w.bar.references} <= {c.name for c in CONTENDERS}
 

@@ -98,7 +98,7 @@ def make_source(workload: Workload, zarr: str, folder: str) -> None:
     with _workspace(folder) as space:
         part = os.path.join(space, f"source{_SUFFIXES[kind]}")
         job = replace(_job(workload, "make", path, part, space), source_format=kind, target_format=kind)
-        job = replace(job, target_codec=workload.codec)
+        job = replace(job, other_codec=None)
         run_script(sys.executable, "make", job)
         os.rename(part, path)
 
@@ -119,7 +119,7 @@ def _job(workload: Workload, contender: str, source: str, target: str, scratch: 
         workload.codec,
         workload.memory_bytes,
         len(cores()),
-        workload.target_codec or workload.codec,
+        workload.target_codec,
         workload.variables,
     )
 

@@ -173,6 +173,18 @@ _DATASET = Workload(
     variables=8,
 )
 
+_STACK = Workload(
+    "tiff-zarr",
+    (512, 1024, 1024),
+    "<u2",
+    "tiffs",
+    (1, 1024, 1024),
+    "zarr",
+    (64, 128, 128),
+    512 << 20,
+    Bar(0.5, ("tifffile",), limit_factor=LIMIT_FACTOR),
+)
+
 #: All workloads, in the order in which they run.
 WORKLOADS = (
     Workload("W1", (840,) * 3, "<f4", "zarr", (84,) * 3, "zarr", (120,) * 3, 1 << 30, Bar(0.6, ("cp",))),
@@ -229,18 +241,8 @@ WORKLOADS = (
         target_codec=None,
         bar=Bar(0.5, ("nccopy",), limit_factor=LIMIT_FACTOR),
     ),
-    Workload(
-        "tiff-zarr",
-        (512, 1024, 1024),
-        "<u2",
-        "tiffs",
-        (1, 1024, 1024),
-        "zarr",
-        (64, 128, 128),
-        512 << 20,
-        Bar(0.5, ("tifffile",), limit_factor=LIMIT_FACTOR),
-        target_codec="blosc:zstd:3",
-    ),
+    _STACK,
+    replace(_STACK, name="tiff-blosc", target_codec="blosc:zstd:3"),
 )
 
 

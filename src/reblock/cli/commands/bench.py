@@ -204,8 +204,9 @@ def peers(
 ) -> int:
     """Race reblock against cp, zarr-python, zarrs, tensorstore, dask, rechunker, cubed, h5py, h5repack and others.
 
-    Workloads are W1 to W6, W6-shards, nifti-split and nifti-merge; without a name all of them run. Peers are installed
-    when they are first needed. Every output is compared with its source; the exit code is 1 if one is wrong.
+    Workloads are W1 to W6, W6-shards, nifti-split, nifti-merge, netcdf-zarr, netcdf-plain, netcdf-nccopy, tiff-zarr and
+    tiff-blosc; without a name all of them run. Peers are installed when they are first needed. Every output is compared
+    with its source; the exit code is 1 if one is wrong.
     """
     from reblock.bench.files import write_result
     from reblock.bench.peers import race as bench_peers

@@ -148,17 +148,19 @@ def _encode_vlen(elements: npt.NDArray[Any]) -> bytes:
 # ---------------------------------------------------------------- reading metadata
 def table_of_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], record: Any, where: str) -> TableMeta:
     """A table that a `.zarray` describes; FormatError if it is none."""
-    filters = document.get("filters") or []
+    filters, compressor = document.get("filters") or [], document.get("compressor")
+    coders = [*filters, *([] if compressor is None else [compressor])] if isinstance(filters, list) else [filters]
+    if not all(isinstance(one, Mapping) for one in coders):
+        raise FormatError(f"{where}: filters and compressor are objects, not {show(coders)}")
     kind, dtype, rest = "", np.dtype("O"), filters
     if isinstance(document.get("dtype"), list):
         kind, dtype = "record", _dtype(document["dtype"], where)
-    elif filters and isinstance(filters, list) and isinstance(filters[0], Mapping):
+    elif filters:
         kind, rest = _KINDS.get(str(filters[0].get("id")), ""), filters[1:]
     if not kind:
         raise FormatError(f"{where}: elements of {show(document.get('dtype'))} with {show(filters)} are not supported")
-    compressor = document.get("compressor")
     try:
-        stages = [stage_of(one, np.dtype("u1")) for one in [*rest, *([compressor] if compressor is not None else [])]]
+        stages = [stage_of(one, np.dtype("u1")) for one in coders[len(filters) - len(rest) :]]
     except ValueError as error:
         raise FormatError(f"{where}: {error}") from None
     _, kept, _ = take_hidden(attributes, record)

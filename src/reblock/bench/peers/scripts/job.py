@@ -43,13 +43,13 @@ class PeerJob:
     shards: Lengths | None
     """Shards of the target; None for a target without shards."""
     codec: str
-    """Codec of the source: none, blosc:zstd:3 or shuffle+gzip:4."""
+    """Codec of the source, and of the target if it has no other: none, blosc:zstd:3 or shuffle+gzip:4."""
     memory_bytes: int
     """Memory budget of the copy."""
     threads: int
     """Number of threads that may run at once."""
-    target_codec: str
-    """Codec of the target."""
+    other_codec: str | None = None
+    """Codec of the target, if it has another."""
     variables: int = 1
     """Number of arrays of this shape."""
     seed: int = 0
@@ -70,6 +70,11 @@ class PeerJob:
     def unit(self) -> Lengths:
         """Shape of the objects in the target: shards, or chunks without shards."""
         return self.shards or self.chunks
+
+    @property
+    def target_codec(self) -> str:
+        """Codec of the target."""
+        return self.other_codec or self.codec
 
     @property
     def names(self) -> list[str]:
