@@ -93,7 +93,7 @@ def _axes(schema: Schema, notes: list[str]) -> tuple[str, ...]:
     if schema.axes is not None and schema.axes != names:
         turned = sorted(schema.axes) == sorted(names)
         order = ",".join(str(schema.axes.index(name)) for name in names) if turned else ""
-        hint = f"; {option('transpose', order)} would put each axis in its place" if turned else ""
+        hint = f"; transposed by {order}, each axis would be in its place" if turned else ""
         notes.append(
             f"axis names {', '.join(schema.axes)} are not kept: axes of NIfTI are {', '.join(names)}, by position{hint}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import StorageError, option
+from reblock.errors import StorageError
 from reblock.model.schema import Schema
 from reblock.storage.library import library_errors
 from reblock.storage.location import Location, absolute
@@ -63,7 +63,7 @@ def _describe(array: Any, version: int, name: str) -> Schema:
                 return parse_v2(json.loads(documents(".zarray")), attributes, where=name).schema
             return parse_v3(json.loads(documents("zarr.json")), where=name).schema
         except StorageError as error:
-            note = f"its codec is not kept, give one with {option('codec')}: {error}"
+            note = f"its codec is not kept, so one must be given: {error}"
             chunks = tuple(max(n, 1) for n in array.chunks)
             attributes = dict(array.attrs)
             return Schema(tuple(array.shape), np.dtype(array.dtype), chunks, attributes=attributes, notes=(note,))
