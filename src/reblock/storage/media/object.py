@@ -42,8 +42,8 @@ from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_U
 _REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
 #: Of how many written objects the state is remembered until it is recorded.
 _MOST_WRITTEN = 1 << 14
-#: The mark by which the writer of a conditional object recognises it.
-_MARK = "reblock-mark"
+#: The mark by which the writer of a conditional object recognises it; Azure takes only identifiers.
+_MARK = "reblockmark"
 #: Objects by which a folder on a server without listings is recognised.
 _SIGNS = ("zarr.json", ".zarray", ".zgroup", "reblock.json")
 _Result = TypeVar("_Result")

@@ -13,6 +13,8 @@ import obstore
 from reblock.errors import UsageError
 from reblock.storage.media.object_url import READABLE, parse_options
 
+#: Names of options that are endpoints end like this.
+_ENDPOINTS = ("endpoint_url", "endpoint")
 _CLIENT = {"connect_timeout": "10s", "timeout": "600s"}
 _RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
 
@@ -42,12 +44,12 @@ class Pages:
 def open_store(root: str, options: Mapping[str, str]) -> Any:
     """A store of obstore."""
     config, client = parse_options(options)
-    endpoint = next(
-        (config[name] for name in ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint") if name in config),
-        None,
-    )
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if (root.startswith("s3://") and (endpoint or "").startswith("http://")) or root.startswith("http://"):
+    endpoint = next((value for name, value in config.items() if name.endswith(_ENDPOINTS)), None)
+    if endpoint is None and root.startswith("s3://"):
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if root.startswith("az://"):
+        endpoint = endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT")
+    if root.startswith("http://") or (endpoint or "").startswith("http://"):
         client.setdefault("allow_http", "true")
     try:
         settings: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
