@@ -33,6 +33,7 @@ from reblock.geometry.notation import AUTO as CHOSEN
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema, Store, TreeStore
 from reblock.planner import AUTO
+from reblock.runs.adding import format_of_file
 from reblock.runs.adopt import Demands
 from reblock.runs.disks import disks_of
 from reblock.runs.inside import place_inside
@@ -263,6 +264,8 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
     if request.changes:
         return _changing_ends(request, array.store, array.files)
     where, kind = find_target(request, array.store.format)
+    if where is not None and request.to_format is None:
+        kind = format_of_file(where, kind)
     kind = spread_format(kind, disks, request.placement, array.store, where)
     return ends_of(request, array.store, array.files, where, kind)
 

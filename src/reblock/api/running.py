@@ -21,6 +21,7 @@ from reblock.engine import Crew, Report, measured_cost, total_times
 from reblock.engine.dataset_report import DatasetReport, total_cost
 from reblock.errors import ChangedError, StorageError, UnevenError, UsageError, option
 from reblock.planner import check as check_plan
+from reblock.runs.adding import is_addition
 from reblock.runs.adopt import require_met
 from reblock.runs.apart import check_apart
 from reblock.runs.attempt import Attempt
@@ -234,8 +235,14 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
     changes = isinstance(job.format, Patch)
     if changes and how.overwrite:
         raise UsageError(f"{option('overwrite')} replaces an array, and {job.target} is only changed: leave it out")
+    adds = not is_dataset and not changes and is_addition(job.target, job.format, works[0].schema)
     staging = Staging(
-        job.target.path, overwrite=how.overwrite, allow=_allowed(job), dataset=is_dataset, changes=changes
+        job.target.path,
+        overwrite=how.overwrite,
+        allow=_allowed(job),
+        dataset=is_dataset,
+        changes=changes,
+        adds=adds,
     )
     places = [("staging folder", staging.folder)]
     places += [("folder on a disk", folder) for folder in new_folders(job.format, job.target.path)]
@@ -273,7 +280,7 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         staging.check()
         if isinstance(job.format, Patch):
             check_base(staging.target, job.format)
-    if job.target is not None and job.target.inner:
+    if job.target is not None and job.target.inner and not adds and stored is None and not attempt.is_done:
         _alone(job.target)
     return job, attempt
 
@@ -380,6 +387,6 @@ def _alone(target: Location) -> None:
             inside = None
         if inside != target.inner:
             raise UsageError(
-                f"{target.path} exists and holds more than {target.inner}: writing into an existing file is not "
-                "possible yet, choose a new file"
+                f"{target.path} exists and holds more than {target.inner}: choose a name that is new in it, to add an "
+                "array, or a new file"
             )

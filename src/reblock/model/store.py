@@ -274,6 +274,20 @@ class Foreseeable(Protocol):
 
 
 @runtime_checkable
+class AddingFormat(Protocol):
+    """A format whose files can get another array."""
+
+    def probe(self, path: str, *, medium: Medium = ...) -> bool:
+        """Whether a path holds this format."""
+
+    def can_add(self, path: str, inner: str, schema: Schema | None) -> bool:
+        """Whether a name is new in a file; UsageError if an array of the adapted schema has no place there."""
+
+    def add(self, path: str, inner: str, schema: Schema) -> Store:
+        """Like `create`, in a file that is there; a kill may damage it, so it is a copy."""
+
+
+@runtime_checkable
 class Varied(Protocol):
     """A format with variants, whose names are `NAME:WORDS`."""
 

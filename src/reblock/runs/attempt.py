@@ -27,6 +27,7 @@ from reblock.errors import (
     option,
 )
 from reblock.model import NO_RECORD, Format, Plan, Record, TreeFormat
+from reblock.runs.adding import check_stamp, stamp_of
 from reblock.runs.adopt import stored_plan
 from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
 from reblock.runs.identity import began_with_object, differences, job_of, source_changed
@@ -37,13 +38,14 @@ from reblock.runs.making import Making
 from reblock.runs.meter import Meter
 from reblock.runs.scratch import kept_folder, remove_kept
 from reblock.runs.sources import Sources
-from reblock.runs.space import check_space, foresee, need_of, needs_of_scratch
+from reblock.runs.space import Need, check_space, foresee, need_of, needs_of_scratch
 from reblock.runs.staging import Staging
 from reblock.runs.unfinished import finished_parts, remove_listed_scratch, settle_journal
 from reblock.runs.work import DatasetWork, Work, number_passes
 from reblock.storage import registry
 from reblock.storage.location import Location, absolute
 from reblock.storage.media.registry import target_medium
+from reblock.storage.media.small import exists
 from reblock.storage.patches import Patch
 
 
@@ -198,7 +200,7 @@ class Attempt:
         """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
         if isinstance(self.format, Patch):
             return self.is_done or self._is_appended(self.format)
-        if self.is_done or not self.exist_ok or not self.staging.workspace.has_target:
+        if self.is_done or not self.exist_ok or not self.staging.workspace.has_target or self.staging.adds:
             return self.is_done
         each: Mapping[str, Record] = {}
         try:
@@ -267,6 +269,8 @@ class Attempt:
         """Continue as the journal's run began: with its plan, its scratch folder and its digests."""
         if isinstance(self.format, Patch) and not self.staging.is_published(journal):
             self._check_change(journal, self.format)
+        if self.staging.adds:
+            check_stamp(self.staging.target, journal.header.get("added to") or [])
         if self._stored_plans(journal) != self.plans:
             raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
         began = journal.header["scratch"]
@@ -367,6 +371,9 @@ class Attempt:
                 needs_of_scratch(work.plan, folder, self.staging.parent) for work in self.works if work.plan.scratch
             ]
             needs += max(some, key=lambda one: sum(need.bytes for need in one))
+        if self.staging.adds and not exists(self.staging.medium, self.staging.workspace.array):
+            copied = stamp_of(self.staging.target)[0]
+            needs.append(Need(self.staging.parent, copied, 1, certain=True))
         return check_space(needs)
 
     # ---------------------------------------------------------------- the work
@@ -390,6 +397,7 @@ class Attempt:
             "disks": new_folders(self.format, self.target.path),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "sources": self._sources.times,
+            **({"added to": stamp_of(self.staging.target)} if self.staging.adds else {}),
             "request": dict(self.request),
         }
         if isinstance(self.format, Patch):

@@ -35,7 +35,9 @@ from reblock.errors import (
     option,
 )
 from reblock.model import Format, Record, Store, TreeFormat
+from reblock.model.store import AddingFormat
 from reblock.runs.abroad import Abroad
+from reblock.runs.adding import check_stamp
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
@@ -49,6 +51,7 @@ from reblock.runs.staging import Staging
 from reblock.runs.work import DatasetWork, TableWork, Work
 from reblock.storage import registry
 from reblock.storage.location import Location
+from reblock.storage.media.copying import copy_file
 from reblock.storage.patches import Patch
 
 #: A hundredth of all arrays may wait to be made durable, however small the memory budget is.
@@ -134,6 +137,8 @@ class Making:
                     more["job"] = job_text(job_of(self.problem), self.sums)
                 ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums, **more})
             self.staging.check_replaced()
+            if self.staging.adds:
+                check_stamp(self.staging.target, journal.header["added to"])
             self.staging.publish()
 
     def _make(self, journal: Journal, ledger: GroupCommit) -> None:
@@ -190,7 +195,12 @@ class Making:
     def _create(self, path: str) -> None:
         if self.dataset is None:
             (work,) = self.works
-            self._opened = work, self.format.create(path, work.inner, work.schema, **self._elsewhere)
+            if self.staging.adds and isinstance(self.format, AddingFormat):
+                self.check_room([0], self._found)
+                copy_file(self.staging.target, path, cancelled=self.cancelled)
+                self._opened = work, self.format.add(path, work.inner, work.schema)
+            else:
+                self._opened = work, self.format.create(path, work.inner, work.schema, **self._elsewhere)
         else:
             self._trees.create_tree(path, self.dataset.inner, self.dataset.tree, **self._elsewhere)
 

@@ -31,8 +31,11 @@ class Staging:
         allow: Sequence[str] = (),
         dataset: bool = False,
         changes: bool = False,
+        adds: bool = False,
     ) -> None:
         """With `overwrite`, an array is replaced, or with `dataset` also a dataset; with `changes`, a part of an array.
+
+        A run that `adds` replaces a file by one with the same content and more.
 
         `allow` are folders in which parts of an array that is replaced may be.
         """
@@ -41,6 +44,7 @@ class Staging:
         self.target = self.workspace.target
         self.overwrite, self._dataset, self._changes = overwrite, dataset, changes
         self._allow = tuple(allow)
+        self.adds = adds
 
     @property
     def folder(self) -> str:
@@ -71,7 +75,7 @@ class Staging:
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
         """Raise if the target may not be made; touches nothing."""
-        if self.workspace.has_target and not self._changes:
+        if self.workspace.has_target and not self._changes and not self.adds:
             if not self.overwrite:
                 raise TargetExistsError(
                     f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
@@ -83,7 +87,7 @@ class Staging:
 
     def check_replaced(self) -> list[str]:
         """Check that the old target is still an array and nothing else; returns its folders on other disks."""
-        if not (self.overwrite and self.workspace.swaps):
+        if self.adds or not (self.overwrite and self.workspace.swaps):
             return []
         return check_replaceable(self.target, self._allow, dataset=self._dataset)
 
@@ -136,7 +140,7 @@ class Staging:
             return
         with disk_errors("publishing", self.target):
             try:
-                self.workspace.publish(replace=self.overwrite)
+                self.workspace.publish(replace=self.overwrite or self.adds)
             except FileExistsError:
                 raise TargetExistsError(
                     f"{self.target} was made by another program meanwhile: move it away, "

@@ -148,3 +148,11 @@ def _can(adapt: Callable[[Schema, Collection[str]], Schema], schema: Schema) -> 
     except UsageError:
         return False
     return True
+
+
+def is_new_name(path: str, name: str, leaves: Collection[str], groups: Collection[str]) -> bool:
+    """Whether a name is new in a file of arrays and groups; UsageError if it is below an array."""
+    above = [one for one in parents(name) if one in leaves]
+    if above:
+        raise UsageError(f"{path}::{above[0]} is an array, and {name} cannot be below it: choose another name")
+    return bool(name) and name not in leaves and name not in groups

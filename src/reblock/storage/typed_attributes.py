@@ -6,6 +6,9 @@
     types         {"scale_factor": {"dtype": "<f4", "shape": [1]}, "flag_values": {"dtype": "|i1", "shape": [2]}}
 
 A type is a hint: it counts only if the value in JSON is still the one that was written with it.
+
+Text of NetCDF often ends in NUL characters of its writer, which readers of NetCDF drop. They are counted beside the
+text (`"zeros": 1`), so that other readers of the JSON do not see them either.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ def encode_attributes(
         found[FILL_VALUE] = fill_attribute_to_json(fill, version=version)
     values, _, notes = convert(found)
     types, lost = {}, []
+    values = {name: _without_zeros(attributes[name], value) for name, value in values.items()}
     for name, value in values.items():
         given = attributes[name]
         if (kind := _type_of(given, value)) is not None:
@@ -63,12 +67,18 @@ def decode_attributes(values: Mapping[str, Any], types: Any) -> dict[str, Any]:
     return {name: _restore(name, value, known.get(name)) for name, value in values.items()}
 
 
+def _without_zeros(given: Any, value: Any) -> Any:
+    """The JSON value of a text without the NUL characters at its end, unless nothing would be left."""
+    return value.rstrip("\0") or value if isinstance(given, bytes) and isinstance(value, str) else value
+
+
 def _type_of(given: Any, value: Any) -> dict[str, Any] | None:
     """The type of an attribute, as far as its JSON value does not tell it."""
     if isinstance(given, np.ndarray):
         return {"dtype": given.dtype.str, "shape": list(given.shape)} if given.dtype.kind in _KINDS else None
     if isinstance(given, bytes):
-        return {"dtype": f"|S{max(len(given), 1)}"}
+        zeros = len(bytes(given)) - len(bytes(given).rstrip(b"\0")) if value and value[-1] != "\0" else 0
+        return {"dtype": f"|S{max(len(bytes(given)), 1)}", **({"zeros": zeros} if zeros else {})}
     if isinstance(given, np.generic) and given.dtype.kind in _KINDS:
         plain = isinstance(given, np.bool_ | np.int64 | np.float64 | np.str_)
         return None if plain and type(given.item()) is type(value) else {"dtype": given.dtype.str}
@@ -91,8 +101,12 @@ def _restore(name: str, value: Any, kind: Any) -> Any:
         return value
     if "shape" in kind:
         return array
+    if dtype.kind != "S":
+        return array[()]
     # Text of NetCDF may end in NUL characters, which numpy's elements would drop.
-    return np.bytes_(value.encode()) if dtype.kind == "S" else array[()]
+    data, zeros = value.encode(), kind.get("zeros")
+    padded = isinstance(zeros, int) and len(data) + zeros == dtype.itemsize
+    return np.bytes_(data.ljust(dtype.itemsize, b"\0") if padded else data)
 
 
 def _numbers(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:

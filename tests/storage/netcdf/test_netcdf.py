@@ -364,3 +364,21 @@ def test_a_broken_file_is_one_line_and_leaves_nothing(tmp_path: Path, broken: st
     assert len(done.stderr.strip().splitlines()) == 1
     assert "b.nc" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_unlimited_axes_stay_unlimited_in_hdf5(tmp_path: Path) -> None:
+    make(tmp_path / "a.nc")
+    reblock.repartition(tmp_path / "a.nc", tmp_path / "b.h5")
+    reblock.repartition(tmp_path / "b.h5", tmp_path / "c.h5")
+    reblock.repartition(tmp_path / "c.h5", tmp_path / "d.nc")
+    for name in ("b.h5", "c.h5"):
+        with h5py.File(tmp_path / name, "r+") as file:
+            assert file["time"].maxshape == (None,)
+            assert file["packed"].maxshape == (None, 4)
+            assert file["deep/w"].maxshape == (None, 3)
+            assert file["x"].maxshape == (4, 2)
+    with netCDF4.Dataset(tmp_path / "d.nc") as file:
+        assert [one.isunlimited() for one in file.dimensions.values()] == [True, False, False, False]
+    with h5py.File(tmp_path / "c.h5", "r+") as file:
+        file["packed"].resize((5, 4))
+        assert (file["packed"][3:] == file["packed"].fillvalue).all()

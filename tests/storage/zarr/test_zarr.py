@@ -23,6 +23,7 @@ from zarr.codecs import (
     ZstdCodec,
 )
 
+import reblock
 from reblock.errors import FormatError, ReblockError, TargetExistsError, UsageError
 from reblock.geometry import Grid
 from reblock.model.codec import Codec
@@ -411,3 +412,15 @@ def test_axes_of_xarray(tmp_path: Path) -> None:
     assert schema.axes == ("y", "")
     by_us(FORMAT, tmp_path / "d", schema, np.zeros((2, 3)))
     assert zarr.open_array(tmp_path / "d").metadata.dimension_names == ("y", None)
+
+
+def test_no_fill_value_stays_none_in_version_2(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path / "a", shape=(10,), chunks=(4,), dtype="f4", zarr_format=2, fill_value=None)
+    array[:] = np.arange(10)
+    reblock.repartition(tmp_path / "a", tmp_path / "b", chunks=(5,), to_format="zarr2")
+    reblock.repartition(tmp_path / "b", tmp_path / "c", to_format="zarr")
+    reblock.repartition(tmp_path / "c", tmp_path / "d", to_format="zarr2", fill_value="none")
+    for name in ("b", "d"):
+        assert json.loads((tmp_path / name / ".zarray").read_text())["fill_value"] is None
+        assert zarr.open_array(tmp_path / name)[:].tolist() == list(range(10))
+    assert json.loads((tmp_path / "c" / "zarr.json").read_text())["fill_value"] == 0

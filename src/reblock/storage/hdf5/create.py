@@ -18,9 +18,9 @@ from reblock.storage.hdf5.filters import DEFLATE, Pipeline, is_ours, pipeline_of
 from reblock.storage.hdf5.metadata import Stored, read_fill, write_attributes
 
 
-def create_dataset(file: Any, name: str, schema: Schema) -> Stored:
+def create_dataset(file: Any, name: str, schema: Schema, *, unlimited: tuple[bool, ...] = ()) -> Stored:
     """Create a dataset; returns what the store needs to know about it."""
-    dataset, stored = make_dataset(file, name, schema)
+    dataset, stored = make_dataset(file, name, schema, unlimited=unlimited)
     write_attributes(dataset, schema.attributes)
     for dim, label in zip(dataset.dims, schema.axes or (), strict=False):
         dim.label = label

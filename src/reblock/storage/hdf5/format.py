@@ -45,6 +45,7 @@ from reblock.storage.location import Location
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
 from reblock.storage.roots import FileRoots
+from reblock.storage.trees import is_new_name
 
 #: Name of a new dataset if none was given.
 _NAME = "data"
@@ -164,14 +165,33 @@ class Hdf5Format:
         name = "/".join(parts_of(inner)) or _NAME
         if exists(LOCAL, path):
             raise TargetExistsError(f"{path} exists already")
-        with failures("create", path, StorageError):
+        return self._create(path, name, schema, furnish, new=True)
+
+    def can_add(self, path: str, inner: str, schema: Schema | None) -> bool:  # noqa: ARG002 - any array fits
+        """Whether a name is new in a file."""
+        tree, name = self.open_tree(path, "").tree, "/".join(parts_of(inner))
+        return is_new_name(path, name, [*tree.arrays, *tree.tables], tree.groups)
+
+    def add(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
+        """Make a dataset in a file that is there, a copy: nothing protects what it holds from a kill here."""
+        return self._create(path, "/".join(parts_of(inner)), schema, None, new=False)
+
+    def _create(
+        self, path: str, name: str, schema: Schema, furnish: Callable[[Any], None] | None, *, new: bool
+    ) -> Hdf5Store:
+        with failures("create" if new else "add to", path, StorageError):
             checkpoint_file = (
-                CheckpointFile(path, new=True) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
+                CheckpointFile(path, new=new) if pipeline_of(schema.codec, schema.dtype.itemsize) else None
             )
             file: Any = None
             try:
                 with raise_disk_errors(lambda: checkpoint_file):
-                    file = open_file(path, "x") if checkpoint_file is None else open_checkpoint_file(checkpoint_file)
+                    if checkpoint_file is not None:
+                        file = open_checkpoint_file(checkpoint_file)
+                    else:
+                        file = open_file(path, "x" if new else "r+")
+                    if name in file:
+                        raise TargetExistsError(f"{path} has {name} already")
                     stored = create_dataset(file, name, schema)
                     if furnish is not None:
                         furnish(file)

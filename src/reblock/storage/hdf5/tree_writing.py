@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from reblock.errors import DiskError, StorageError, TargetExistsError
 from reblock.model.dataset import GroupSchema, TableSchema, Tree
 from reblock.model.schema import Record, Schema
-from reblock.storage.hdf5.adapt import adapt_attributes, adapt_schema
+from reblock.storage.hdf5.adapt import CHUNK_LIMIT, adapt_attributes, adapt_schema
 from reblock.storage.hdf5.create import create_dataset
 from reblock.storage.hdf5.file import failures, library, parts_of
 from reblock.storage.hdf5.metadata import write_attributes, write_record
@@ -45,10 +46,35 @@ def adapt_tree(tree: Tree, asked: Collection[str]) -> Tree:
         mine: list[str] = []
         groups[name] = replace(group, attributes=adapt_attributes(group.attributes, mine))
         notes += [f"group /{name}: {note}" for note in mine]
-        unlimited = [axis for axis, one in group.dimensions.items() if one.unlimited]
-        notes += [f"axis {axis} of group /{name} is not unlimited in HDF5 files of reblock" for axis in unlimited]
     groups = with_dimensions(groups, {**arrays, **tables})
-    return Tree(groups, arrays, {**refused, **tables}, tuple(notes))
+    adapted = Tree(groups, arrays, {**refused, **tables})
+    fixed = sorted(
+        name for name, schema in arrays.items() if any(_free(adapted, name, schema)) and not _can_grow(schema)
+    )
+    notes += [f"{name} cannot grow along its unlimited axes: HDF5 would need chunks of at most 4 GiB" for name in fixed]
+    return replace(adapted, notes=tuple(notes))
+
+
+def _free(tree: Tree, name: str, schema: Schema | TableSchema) -> tuple[bool, ...]:
+    """Per axis, whether it is unlimited."""
+    found = []
+    for axis, length in zip(schema.axes or (), schema.shape, strict=False):
+        places = (tree.groups[group].dimensions.get(axis) for group in reversed(list(parents(name))))
+        place = next(filter(None, places), None)
+        found.append(place is not None and place.unlimited and place.length == length)
+    return tuple(found)
+
+
+def _can_grow(schema: Schema) -> bool:
+    """Whether a dataset can have its chunks, also where it would be one run of bytes without unlimited axes."""
+    whole = [cut for cut in schema.chunks if isinstance(cut, int)]
+    return len(whole) == schema.ndim and all(whole) and prod(whole) * schema.dtype.itemsize <= CHUNK_LIMIT
+
+
+def _unlimited(tree: Tree, name: str) -> tuple[bool, ...]:
+    schema = tree.arrays[name]
+    free = _free(tree, name, schema)
+    return free if any(free) and _can_grow(schema) else ()
 
 
 def _adapt_table(table: TableSchema) -> TableSchema:
@@ -111,17 +137,19 @@ def _make_nodes(file: Any, top: str, tree: Tree) -> None:
     scales = _scales(tree)
     for name, schema in tree.arrays.items():
         axes = _axes_without_scales(tree, name, schema, scales)
-        create_dataset(file, join(top, name), replace(schema, axes=axes))
+        create_dataset(file, join(top, name), replace(schema, axes=axes), unlimited=_unlimited(tree, name))
     for name, table in tree.tables.items():
         if not table.why:
-            _create_table(file, join(top, name), table)
+            _create_table(file, join(top, name), table, _free(tree, name, table))
     for name, length in scales.items():
-        _make_scale(file, join(top, name), length, exists=name in tree.arrays)
+        group, _, axis = name.rpartition("/")
+        unlimited = tree.groups[group].dimensions[axis].unlimited
+        _make_scale(file, join(top, name), length, exists=name in tree.arrays, unlimited=unlimited)
     for name, schema in tree.arrays.items():
         _attach_scales(file, top, tree, name, schema, scales)
 
 
-def _create_table(file: Any, name: str, table: TableSchema) -> None:
+def _create_table(file: Any, name: str, table: TableSchema, free: tuple[bool, ...]) -> None:
     h5py = library()
     if table.kind == "text":
         encoding = table.details.get("encoding")
@@ -130,7 +158,11 @@ def _create_table(file: Any, name: str, table: TableSchema) -> None:
         dtype = h5py.enum_dtype(dict(table.details["names"]), basetype=table.dtype)
     else:
         dtype = table.dtype
-    dataset = file.create_dataset(name, shape=table.shape, dtype=dtype, chunks=table.chunks, track_times=False)
+    limits = tuple(None if one else n for one, n in zip(free, table.shape, strict=True)) if any(free) else None
+    chunks = table.chunks or (tuple(max(n, 1) for n in table.shape) if limits else None)
+    dataset = file.create_dataset(
+        name, shape=table.shape, dtype=dtype, chunks=chunks, maxshape=limits, track_times=False
+    )
     write_attributes(dataset, table.attributes)
     for dim, label in zip(dataset.dims, table.axes or (), strict=False):
         dim.label = label
@@ -172,14 +204,16 @@ def _axes_without_scales(tree: Tree, name: str, schema: Schema, scales: Mapping[
     return None if all(found) else schema.axes
 
 
-def _make_scale(file: Any, name: str, length: int, *, exists: bool) -> None:
+def _make_scale(file: Any, name: str, length: int, *, exists: bool, unlimited: bool) -> None:
     h5py = library()
     if exists:
         h5py.h5ds.set_scale(file[name].id, name.rpartition("/")[2].encode())
         return
     dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     dcpl.set_obj_track_times(False)
-    space = h5py.h5s.create_simple((length,))
+    if unlimited:
+        dcpl.set_chunk((max(min(length, 1024), 1),))
+    space = h5py.h5s.create_simple((length,), (h5py.h5s.UNLIMITED,) if unlimited else None)
     dataset = h5py.Dataset(h5py.h5d.create(file.id, None, h5py.h5t.py_create(np.dtype(">f4")), space, dcpl))
     file[parent_of(name) or "/"][name.rpartition("/")[2]] = dataset
     h5py.h5ds.set_scale(dataset.id, NOT_A_VARIABLE + f". {length:9d}".encode())

@@ -37,9 +37,11 @@ from reblock.storage.netcdf.classic_format import VARIABLE, ClassicFormat, choos
 from reblock.storage.netcdf.library import open_with_netcdf4
 from reblock.storage.netcdf.marks import PROPERTIES, dataset_name, number_dimensions
 from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
+from reblock.storage.netcdf.nc4_add import add_variable, places_in_file
 from reblock.storage.netcdf.nc4_create import create_file
 from reblock.storage.netcdf.nc4_tree import Survey, read_survey
 from reblock.storage.roots import FileRoots
+from reblock.storage.trees import is_new_name
 
 #: Bytes at the beginning of a file in which the NetCDF library has its mark.
 _HEAD_BYTES = 1 << 16
@@ -201,6 +203,23 @@ class NetcdfFormat:
         name = "/".join(parts_of(inner)) or VARIABLE
         create_file(path, "", _single(name, schema))
         return self.reopen(path, name, schema, medium=medium)
+
+    def can_add(self, path: str, inner: str, schema: Schema | None) -> bool:
+        """Whether a name is new in a file; UsageError if the file has a dimension that the variable cannot share."""
+        name = "/".join(parts_of(inner))
+        tree = _survey(path, "", (), LOCAL).tree
+        if not is_new_name(path, name, [*tree.arrays, *tree.tables], tree.groups):
+            return False
+        if schema is not None:
+            places_in_file(path, tree, name, schema)
+        return True
+
+    def add(self, path: str, inner: str, schema: Schema) -> Store:
+        """Make a variable in a file that is there, a copy."""
+        name = "/".join(parts_of(inner))
+        places = places_in_file(path, _survey(path, "", (), LOCAL).tree, name, schema)
+        add_variable(path, name, schema, places)
+        return self.reopen(path, name, schema)
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
         """Continue a variable as the last checkpoint left it."""

@@ -57,12 +57,12 @@ def _fill_file(file: Any, inner: str, tree: Tree) -> None:
     write_properties(file, _PROGRAM)
     top = file["/"]
     for part in parts_of(inner):
-        top = _new_group(top, part)
+        top = new_group(top, part)
     groups: dict[str, Any] = {"": top}
     for name in tree.groups:
         if name:
             parent, _, last = name.rpartition("/")
-            groups[name] = _new_group(groups[parent], last)
+            groups[name] = new_group(groups[parent], last)
     places = number_dimensions(tree)
     variables: dict[str, Schema | TableSchema] = {
         **tree.arrays,
@@ -77,7 +77,7 @@ def _fill_file(file: Any, inner: str, tree: Tree) -> None:
         group = name.rpartition("/")[0]
         found = [_found(places, group, axis) for axis in schema.axes or ()]
         last = dataset_name(places, name, schema).rpartition("/")[2]
-        made[name] = _new_variable(groups[group], last, schema, tuple(one.dimension.unlimited for one in found))
+        made[name] = new_variable(groups[group], last, schema, tuple(one.dimension.unlimited for one in found))
         if name in coordinates:
             make_scale(made[name], places[name])
             scales[name] = made[name]
@@ -95,7 +95,7 @@ def _fill_file(file: Any, inner: str, tree: Tree) -> None:
         write_values(made[name], schema.attributes)
 
 
-def _new_variable(group: Any, name: str, schema: Schema | TableSchema, unlimited: tuple[bool, ...]) -> Any:
+def new_variable(group: Any, name: str, schema: Schema | TableSchema, unlimited: tuple[bool, ...]) -> Any:
     """The dataset of a variable; that of text is made by h5py, since HDF5 writes it anyway."""
     if isinstance(schema, Schema):
         return make_dataset(group, name, schema, unlimited=unlimited, ordered=True)[0]
@@ -120,7 +120,8 @@ def _found(places: dict[str, SharedAxis], group: str, axis: str) -> SharedAxis:
     return place
 
 
-def _new_group(parent: Any, name: str) -> Any:
+def new_group(parent: Any, name: str) -> Any:
+    """A group that remembers the order of its members and attributes."""
     h5py = library()
     gcpl = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
     ordered = h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED

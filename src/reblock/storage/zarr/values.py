@@ -144,7 +144,9 @@ def _raw(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any], *, version: int) -> Any:
-    """A fill value in JSON; only v3 can express the bits of a NaN."""
+    """A fill value in JSON; only v3 can express the bits of a NaN, and only v2 that there is none."""
+    if value is None:
+        return None
     array = np.asarray(value, dtype.newbyteorder("="))
     if dtype.kind == "c":
         parts = array.reshape(1).view(f"f{dtype.itemsize // 2}")
