@@ -91,7 +91,7 @@ class ObjectMedium:
         """
         gate, seconds = (self._urgent, MAX_URGENT_SECONDS) if urgent else (self.gate, MAX_SECONDS)
         try:
-            result = send(gate, key, doing, request, seconds if self._is_there else MAX_FIRST_SECONDS)
+            result = send(gate, key, doing, request, seconds, None if self._is_there else MAX_FIRST_SECONDS)
         except FileNotFoundError:
             self._check_bucket()
             raise

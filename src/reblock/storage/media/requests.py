@@ -75,8 +75,17 @@ class Gate:
             self._successes, self.limit = 0, max(self.limit // 2, 1)
 
 
-def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result], seconds: float = MAX_SECONDS) -> _Result:
+def send(
+    gate: Gate,
+    key: str,
+    doing: str,
+    request: Callable[[], _Result],
+    seconds: float = MAX_SECONDS,
+    silent_seconds: float | None = None,
+) -> _Result:
     """The result of a request, which is repeated for some seconds while its failure may pass.
+
+    A server that does not answer at all may have less time.
 
     FileNotFoundError is an answer, and so is FileExistsError, which means that a condition was not met: another object
     is there. Every other failure is a DiskError.
@@ -94,7 +103,8 @@ def send(gate: Gate, key: str, doing: str, request: Callable[[], _Result], secon
                 raise answer(error, key, doing) from None
             if code in _BUSY:
                 gate.too_busy()
-            if time.monotonic() - began + pause > seconds:
+            most = seconds if code or silent_seconds is None else silent_seconds
+            if time.monotonic() - began + pause > most:
                 raise answer(error, key, doing) from None
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads requests, protects nothing
             pause = min(2 * pause, _LONGEST_PAUSE)

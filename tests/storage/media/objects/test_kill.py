@@ -87,7 +87,7 @@ def kill_and_resume(s3: S3Server, proxy: Proxy, bucket: str, folder: Path, kills
         below = f"{target.removeprefix(f's3://{BUCKET}/')}/"
         assert all(key.startswith(below) for key in s3.keys() - before), "nothing outside the target's prefix"
         published = f"{below}zarr.json" in s3.keys(below.rstrip("/"))
-        if number % 5 == 4:
+        if number % 5 == 4 and s3.keys(below.rstrip("/")):
             commands.finish(["clean", target])
             left = s3.keys(below.rstrip("/"))
             assert published or not left, left
@@ -111,7 +111,7 @@ def test_killed_runs_are_resumed(s3: S3Server, proxy: Proxy, bucket: str, tmp_pa
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_fifty_killed_runs_are_resumed(s3: S3Server, proxy: Proxy, bucket: str, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -105,3 +105,23 @@ def test_a_busy_server_gets_fewer_requests(s3: S3Server, bucket: str) -> None:
                 write.result(60)
         assert medium.gate.limit < before // 2
     connect(f"s3://{BUCKET}", s3.options)
+
+
+def test_a_server_that_never_answered_has_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PAUSE", 0.001)
+    for text, most in (("error sending request", 0.05), ("status code: 503", 60.0)):
+        made, began = 0, time.monotonic()
+
+        def request(text: str = text) -> str:
+            nonlocal made
+            made += 1
+            if made < 9:
+                raise GenericError(text)
+            return "done"
+
+        if most < 1:
+            with pytest.raises(DiskError):
+                send(Gate(), "s3://b/k", "read", request, 60.0, most)
+            assert time.monotonic() - began < 30
+        else:
+            assert send(Gate(), "s3://b/k", "read", request, 60.0, 0.05) == "done"
