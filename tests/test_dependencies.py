@@ -24,6 +24,8 @@ MEDIA = SOURCE / "storage" / "media"
 NIFTI = SOURCE / "storage" / "nifti"
 OPTIONAL = {
     "obstore": {MEDIA / "object.py", MEDIA / "object_store.py"},
+    "botocore": {MEDIA / "object_upload.py"},
+    "urllib3": {MEDIA / "http_store.py"},
     "indexed_gzip": {NIFTI / "inflate.py"},
     "netCDF4": {SOURCE / "storage" / "netcdf" / "library.py"},
     "nibabel": {

@@ -9,6 +9,7 @@ import numpy as np
 
 from reblock.errors import UsageError
 from reblock.model import Codec, Foreseeable, Format, Schema, TreeFormat
+from reblock.model.store import is_single_file
 from reblock.storage import registry
 from reblock.storage.library import ReadByLibrary
 from reblock.storage.media.memory import MEMORY
@@ -95,7 +96,7 @@ def _describe(name: str) -> FormatInfo:
         keeps=keeps,
         # A format says so if its targets cannot be continued.
         resumes=bool(getattr(kind, "resumes", True)),
-        local=name in registry.file_formats() and _is_local(kind),
+        local=name in registry.file_formats() and not is_single_file(kind) and _is_local(kind),
         library=isinstance(kind, ReadByLibrary),
     )
 

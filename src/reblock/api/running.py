@@ -20,6 +20,7 @@ from reblock.api.planning import plan, plan_array, with_plan
 from reblock.engine import Crew, Report, measured_cost, total_times
 from reblock.engine.dataset_report import DatasetReport, total_cost
 from reblock.errors import ChangedError, StorageError, UnevenError, UsageError, option
+from reblock.model.store import is_single_file
 from reblock.planner import check as check_plan
 from reblock.runs.adding import is_addition
 from reblock.runs.adopt import require_met
@@ -243,6 +244,8 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         dataset=is_dataset,
         changes=changes,
         adds=adds,
+        single_file=is_single_file(job.format),
+        scratch=None if how.scratch is None else os.fspath(how.scratch),
     )
     places = [("staging folder", staging.folder)]
     places += [("folder on a disk", folder) for folder in new_folders(job.format, job.target.path)]

@@ -23,6 +23,7 @@ from reblock.engine.report import Times
 from reblock.errors import UsageError
 from reblock.geometry import Box, Grid
 from reblock.model import Access, Layout, Schema, Store, TransferMode
+from reblock.model.store import is_single_file
 from reblock.runs.staging import Staging
 from reblock.storage import registry
 from reblock.storage.location import Location
@@ -131,7 +132,7 @@ def new_array(
     where: Location, kind: Any, schema: Schema, *, overwrite: bool, memory_bytes: int
 ) -> Iterator[tuple[NewArray, tuple[tuple[int, ...], ...]]]:
     """A new array and the chunks to write it in; published when the block ends, removed when it fails."""
-    staging = Staging(where.path, overwrite=overwrite)
+    staging = Staging(where.path, overwrite=overwrite, single_file=is_single_file(kind))
     staging.check()
     layout = kind.layout(schema)
     writes, access, chunks = task_chunks(layout, memory_bytes)
@@ -139,8 +140,8 @@ def new_array(
         staging.check()
         staging.workspace.clear()
         # By its ordinary name, which other processes can open too.
-        path = staging.workspace.array.replace(staging.workspace.reach, staging.folder)
-        store = kind.create(path, where.inner, schema, **registry.elsewhere(staging.medium))
+        path = staging.workspace.array.replace(staging.workspace.reach, staging.place)
+        store = kind.create(path, where.inner, schema, **registry.elsewhere(staging.building))
         try:
             yield NewArray(path, where.inner, kind.name, schema, writes, access, store), chunks
             store.checkpoint()
@@ -149,7 +150,7 @@ def new_array(
             store.abort()
             staging.remove()
             raise
-        if staging.medium.is_local:
+        if staging.building.is_local:
             sync_file_system(staging.parent)
         staging.workspace.check_place()
         staging.check_replaced()

@@ -330,6 +330,19 @@ class EmptyCreator(Protocol):
 
 
 @runtime_checkable
+class FileFormat(Protocol):
+    """A format whose arrays are one file each, so that it can be built in one place and moved to another."""
+
+    single_file: bool
+    """Whether that is so."""
+
+
+def is_single_file(format: Format) -> bool:
+    """Whether arrays of a format are one file each."""
+    return isinstance(format, FileFormat) and format.single_file
+
+
+@runtime_checkable
 class ChunkLimited(Protocol):
     """A format that limits chunks; others can hold any, but no shards."""
 

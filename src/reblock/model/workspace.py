@@ -90,6 +90,8 @@ class Workspace(Protocol):
     """Whether an old target exists until the new one replaces it in one step."""
     left: list[str]
     """Names that were found in the folder and not removed, because they are not ours."""
+    lost: str
+    """Why what the log calls finished is not to be found here; "" if it is."""
 
     # ---------------------------------------------------------------- keys for those who open objects
     @property
@@ -173,6 +175,14 @@ class Workspace(Protocol):
 
     def remove(self, *, finished: bool = False) -> list[str]:
         """Remove the folder and everything in it; returns what was there. The log of a finished run goes last."""
+
+
+@runtime_checkable
+class Uploader(Protocol):
+    """A medium without ranges, to which files are uploaded that were built locally."""
+
+    def upload_workspace(self, target: str, folder: str | None = None) -> Workspace:
+        """The place where a file is built; `folder` is where its local folder is made."""
 
 
 @runtime_checkable

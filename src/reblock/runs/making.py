@@ -105,7 +105,7 @@ class Making:
         self._disks = DiskWorkspaces(self.target.path, (), begun=False)
         self._between: KeptScratch | None = None
         self._opened: tuple[Work, Store] | None = None
-        self._elsewhere = registry.elsewhere(self.staging.medium)
+        self._elsewhere = registry.elsewhere(self.staging.building)
 
     def run(self, journal: Journal) -> None:
         """Make the target, or continue making it."""
@@ -206,6 +206,9 @@ class Making:
 
     def _trust(self, journal: Journal, ledger: GroupCommit) -> bool:
         """Find the finished boxes of all arrays; False if one of the arrays cannot be continued."""
+        if self.staging.workspace.lost:
+            self.notes.append(self.staging.workspace.lost)
+            return False
         for work in self.works:
             try:
                 store = self._open(work)

@@ -9,6 +9,8 @@ from reblock.cost.estimate import scratch_bytes
 from reblock.errors import SpaceError, StorageError
 from reblock.model import Foreseeable, Format, Layout, Plan, Schema, Store
 from reblock.model.medium import Room
+from reblock.model.store import is_single_file
+from reblock.model.workspace import Uploader
 from reblock.storage import registry
 from reblock.storage.location import Location
 from reblock.storage.media.registry import medium_of, target_medium
@@ -55,7 +57,10 @@ def foresee(format: Format, target: Location, schema: Schema) -> Store | None:
     """The future array, for the positions of its objects; None = one file, as far as is known."""
     if not isinstance(format, Foreseeable):
         return None
-    return format.foresee(target.path, target.inner, schema, **registry.elsewhere(medium_of(target.path)))
+    medium = medium_of(target.path)
+    # A file that is uploaded is built locally.
+    there = {} if isinstance(medium, Uploader) and is_single_file(format) else registry.elsewhere(medium)
+    return format.foresee(target.path, target.inner, schema, **there)
 
 
 def check_space(needs: list[Need]) -> list[str]:

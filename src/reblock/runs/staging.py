@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from reblock.errors import ReblockError, TargetExistsError, option
+from reblock.model.workspace import TargetMedium, Uploader, Workspace
 from reblock.runs.journal import Journal
 from reblock.runs.replace import check_replaceable
 from reblock.storage.media.files import disk_errors
@@ -32,19 +33,32 @@ class Staging:
         dataset: bool = False,
         changes: bool = False,
         adds: bool = False,
+        single_file: bool | None = None,
+        scratch: str | None = None,
     ) -> None:
         """With `overwrite`, an array is replaced, or with `dataset` also a dataset; with `changes`, a part of an array.
 
         A run that `adds` replaces a file by one with the same content and more.
 
-        `allow` are folders in which parts of an array that is replaced may be.
+        `allow` are folders in which parts of an array that is replaced may be. A single file is built locally, in the
+        folder `scratch` if that is given, where the medium writes no ranges; None = as an unfinished run does.
         """
         self.medium = target_medium(target)
-        self.workspace = self.medium.workspace(target)
+        self.workspace = _workspace_of(self.medium, target, single_file, scratch)
         self.target = self.workspace.target
         self.overwrite, self._dataset, self._changes = overwrite, dataset, changes
         self._allow = tuple(allow)
         self.adds = adds
+
+    @property
+    def building(self) -> TargetMedium:
+        """The medium on which the target is built."""
+        return target_medium(self.workspace.array)
+
+    @property
+    def place(self) -> str:
+        """The folder in which the target is built, by its ordinary name."""
+        return str(getattr(self.workspace, "place", self.folder))
 
     @property
     def folder(self) -> str:
@@ -68,9 +82,9 @@ class Staging:
 
     def rename_in(self, error: ReblockError) -> None:
         """Replace the internal path in a message by the folder's ordinary name."""
-        reach = self.workspace.reach
-        if reach != self.folder:
-            error.args = tuple(one.replace(reach, self.folder) if isinstance(one, str) else one for one in error.args)
+        reach, folder = self.workspace.reach, self.place
+        if reach != folder:
+            error.args = tuple(one.replace(reach, folder) if isinstance(one, str) else one for one in error.args)
 
     # ---------------------------------------------------------------- who may work here
     def check(self) -> None:
@@ -150,6 +164,14 @@ class Staging:
     def remove(self, *, finished: bool = False) -> list[str]:
         """Remove the folder and everything in it; returns what was there."""
         return self.workspace.remove(finished=finished)
+
+
+def _workspace_of(medium: TargetMedium, target: str, single_file: bool | None, scratch: str | None) -> Workspace:  # noqa: FBT001
+    if isinstance(medium, Uploader) and single_file is not False:
+        built = medium.upload_workspace(target, scratch)
+        if single_file or built.is_there:
+            return built
+    return medium.workspace(target)
 
 
 def target_name(name: str) -> str | None:

@@ -122,7 +122,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         finished_bytes=sum(one.finished_bytes for one in arrays),
         bytes=sum(one.bytes for one in arrays),
         staging=staging.folder,
-        scratch=header["scratch"] or (os.path.join(staging.folder, "scratch") if has_scratch else None),
+        scratch=header["scratch"] or (staging.workspace.scratch if has_scratch else None),
         disks=list(header.get("disks") or []),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
         arrays={one.name: one for one in arrays} if header["problem"]["dataset"] else {},
@@ -228,10 +228,15 @@ def check_known(staging: Staging, target: Where) -> None:
         return
     folder, name = os.path.split(staging.target)
     if not staging.medium.is_local:
-        folder, name = "", staging.target.removeprefix(staging.parent).lstrip("/:")
-    near = get_close_matches(name, _names(staging.medium, staging.parent), _SHOWN)
+        folder, name = "", staging.target.rpartition("/")[2]
+    near = get_close_matches(name, _names(staging.medium, _parent(staging)), _SHOWN)
     hint = f"; similar names: {', '.join(os.path.join(folder, one) for one in near)}"
     raise UsageError(f"{shown(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}")
+
+
+def _parent(staging: Staging) -> str:
+    """The folder of the target, wherever it is built."""
+    return staging.parent if staging.medium.is_local else staging.target.rpartition("/")[0]
 
 
 def _open_any(target: Where) -> None:

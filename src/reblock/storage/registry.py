@@ -27,6 +27,7 @@ from reblock.model.dataset import GroupFormat, TreeFormat, TreeStore
 from reblock.model.medium import Medium
 from reblock.model.store import Format, Store, Varied
 from reblock.storage.location import Location
+from reblock.storage.media.blocks import probed
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.postgres_url import is_database
@@ -173,6 +174,7 @@ def detect(path: str) -> Format:
     if (name := _of_database(path)) is not None:
         return get(name)
     broken: list[str] = []
+    looking = probed(medium)
     trouble: StorageError | None = None
     for known in _table().values():
         if known.database:
@@ -183,7 +185,7 @@ def detect(path: str) -> Format:
             broken.append(error.message)
             continue
         try:
-            if candidate.probe(path, **elsewhere(medium)):
+            if candidate.probe(path, **elsewhere(looking)):
                 return candidate
         except StorageError as error:
             trouble = trouble or error

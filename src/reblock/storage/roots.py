@@ -84,6 +84,27 @@ class FileRoots:
         return known
 
 
+@dataclass(frozen=True)
+class KeyRoots:
+    """The one object of an array in an object store: it leads to no other, and to no local file."""
+
+    key: str
+    """The URL that the user named."""
+
+    def allows(self, path: str) -> bool:
+        """Whether a key is that of the object."""
+        return path == self.key
+
+    def resolve(self, path: str) -> str:
+        """The key; ExternalError for any other."""
+        if path != self.key:
+            raise ExternalError(
+                f"{path} is another file than {self.key}, and a file in an object store is read alone: "
+                "download both, or copy the elements into one file with h5repack"
+            )
+        return path
+
+
 def _real_folder(path: str) -> str:
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(real):

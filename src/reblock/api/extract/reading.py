@@ -32,6 +32,7 @@ from reblock.errors import ChangedError, InfeasibleError, UsageError
 from reblock.geometry import Box
 from reblock.model import Traffic
 from reblock.model.gather import GatherPlan
+from reblock.model.store import is_single_file
 from reblock.planner.gather import cut_box, plan_gather, reads_units
 from reblock.runs.source import first_change
 from reblock.runs.space import Need
@@ -152,14 +153,14 @@ class RegionReader:
         itemsize = self.view.layout.itemsize
         sizes = [self._bytes(number, box) + box.size * itemsize for number, box in enumerate(boxes)]
         plan = self._plan(boxes, sizes, beside=WRITING_BYTES[ending])
-        staging = Staging(target.path, overwrite=overwrite)
+        staging = Staging(target.path, overwrite=overwrite, single_file=True)
         need = Need(staging.parent, sum(box.size for box in boxes) * itemsize, 2, certain=False)
         notes = check_target(self.view.store, target, staging, [need], table=True)
         if dry_run:
             return self._extraction(target, plan, Traffic(), notes=notes)
         axes = self.view.store.schema.axes or tuple(f"axis_{axis}" for axis in range(self.view.layout.ndim))
         with staged(staging, table=True):
-            with staging.medium.writer(staging.workspace.array) as handle:
+            with staging.building.writer(staging.workspace.array) as handle:
                 stream = TableStream(handle)
                 table = value_table(ending, stream, axes, self.view.layout.dtype)
 
@@ -173,7 +174,7 @@ class RegionReader:
                 except BaseException:
                     stream.discard()
                     raise
-            staging.medium.sync_all([staging.workspace.array], staging.workspace.reach)
+            staging.building.sync_all([staging.workspace.array], staging.workspace.reach)
         return self._extraction(target, plan, traffic, notes=notes)
 
     def into_dataset(self, dataset: RegionDataset, *, overwrite: bool, dry_run: bool) -> Extraction:
@@ -187,7 +188,8 @@ class RegionReader:
             boxes, owners = self._object_pieces(dataset)
             sizes = [self._bytes(owner, box) for (owner, _), box in zip(owners, boxes, strict=True)]
             plan = self._plan(boxes, sizes, beside=beside)
-        staging = Staging(dataset.target.path, overwrite=overwrite, dataset=True)
+        is_file = is_single_file(dataset.format)
+        staging = Staging(dataset.target.path, overwrite=overwrite, dataset=True, single_file=is_file)
         need = dataset.need(staging)
         notes = [*dataset.notes, *check_target(self.view.store, dataset.target, staging, [need], table=False)]
         if dry_run:
@@ -230,7 +232,7 @@ class RegionReader:
         plan = self._plan(boxes, sizes, beside=STATISTICS_BYTES)
         staging, notes = None, list[str]()
         if target is not None:
-            staging = Staging(target.path, overwrite=overwrite)
+            staging = Staging(target.path, overwrite=overwrite, single_file=True)
             notes = check_target(self.view.store, target, staging, [], table=True)
         if dry_run:
             return self._extraction(target, plan, Traffic(), notes=notes)
@@ -248,9 +250,9 @@ class RegionReader:
             return self._extraction(None, plan, traffic, rows=rows())
         with staged(staging, table=True):
             traffic = self._gather(plan, boxes, done)
-            with staging.medium.writer(staging.workspace.array) as handle:
+            with staging.building.writer(staging.workspace.array) as handle:
                 write_statistics(table_ending(target.path), TableStream(handle), rows())
-            staging.medium.sync_all([staging.workspace.array], staging.workspace.reach)
+            staging.building.sync_all([staging.workspace.array], staging.workspace.reach)
         return self._extraction(target, plan, traffic, rows=rows(), notes=notes)
 
     def _parts(self) -> tuple[list[Box], list[int]]:

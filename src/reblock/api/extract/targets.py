@@ -91,7 +91,7 @@ class DatasetWriter:
 
     def __init__(self, dataset: RegionDataset, staging: Staging) -> None:
         self._dataset, self._staging = dataset, staging
-        self._elsewhere = registry.elsewhere(staging.medium)
+        self._elsewhere = registry.elsewhere(staging.building)
         self._left: dict[str, tuple[Store, ObjectWriter, int]] = {}
         path, inner = staging.workspace.array, dataset.target.inner
         dataset.format.create_tree(path, inner, dataset.tree, **self._elsewhere)

@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, StorageError
 from reblock.geometry import Box
+from reblock.model.medium import Medium
 from reblock.model.store import Extent, Index, Store
 from reblock.storage.hdf5.index import ChunkIndex, index_of
 from reblock.storage.media.files import disk_errors
-from reblock.storage.media.local import LOCAL
 
 #: The most bytes of a chunk that are compared; of a decoded chunk at most a quarter, so that the check takes no more
 #: memory than decoding it.
@@ -102,7 +102,7 @@ def _compare_stored(store: Store, chunk: Index, extent: Extent, library: Library
     """The same for the stored bytes."""
     length = extent.length or 0
     start = random.randint(0, max(length - _RUN_BYTES, 0))
-    ours = _bytes_at(extent.path, extent.offset + start, min(length, _RUN_BYTES))
+    ours = _bytes_at(store.medium, extent.path, extent.offset + start, min(length, _RUN_BYTES))
     try:
         size, theirs = library.stored(chunk, range(start, start + len(ours)), store.layout.object_bytes)
     except CorruptError as error:
@@ -160,15 +160,15 @@ def _read(store: Store, chunk: Index, extent: Extent | None, box: Box) -> bytes:
         at = at * length + begin - first
     start, size = at * layout.itemsize, box.size * layout.itemsize
     if not layout.encoded:
-        return _bytes_at(extent.path, extent.offset + start, size)
+        return _bytes_at(store.medium, extent.path, extent.offset + start, size)
     out = np.empty(layout.object_bytes, np.uint8)
-    store.decode(_bytes_at(extent.path, extent.offset, extent.length or 0), extent, out)
+    store.decode(_bytes_at(store.medium, extent.path, extent.offset, extent.length or 0), extent, out)
     return out[start : start + size].tobytes()
 
 
-def _bytes_at(path: str, offset: int, size: int) -> bytes:
+def _bytes_at(medium: Medium, path: str, offset: int, size: int) -> bytes:
     data = bytearray(size)
-    with disk_errors("read", path), LOCAL.reader(path) as handle:
+    with disk_errors("read", path), medium.reader(path) as handle:
         found = handle.read(memoryview(data), offset)
     if found != size:
         raise CorruptError(f"{path}: {size} bytes at {offset} end after the file")

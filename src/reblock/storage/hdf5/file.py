@@ -98,6 +98,11 @@ def open_file(path: str, mode: str, *, ordered: bool = False) -> Any:
     return h5py.File(path, mode, driver="sec2", locking="best-effort", rdcc_nbytes=cache)
 
 
+def open_bytes(file: Any) -> Any:
+    """An `h5py.File` of a Python file that is only read."""
+    return library().File(file, "r", driver="fileobj", rdcc_nbytes=0)
+
+
 # -------------------------------------------------------------------- finding a dataset
 def parts_of(inner: str) -> list[str]:
     """Names along an inner path."""

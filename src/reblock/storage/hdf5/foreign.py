@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from reblock.errors import ExternalError, FormatError, StorageError
 from reblock.geometry import Box
+from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Index
@@ -25,6 +26,7 @@ from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.virtual import Member, SourceDataset, SourceMap, files_of
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists, read_head
+from reblock.storage.roots import KeyRoots
 
 #: The most files through which links and virtual datasets may lead to a dataset.
 _MANY_FILES = 8
@@ -32,27 +34,32 @@ _MANY_FILES = 8
 _MANY_OPEN, _PIECE_BYTES = 16, 4 << 20
 
 
-def find(path: str, inner: str, roots: Roots) -> tuple[str, str, Schema, Stored]:
+def find(path: str, inner: str, roots: Roots, medium: Medium = LOCAL) -> tuple[str, str, Schema, Stored]:
     """File, name, schema and storage of a dataset, or of the only one; other files are opened if allowed."""
-    return _Finder(roots).find(path, inner)
+    return _Finder(roots, medium).find(path, inner)
+
+
+def roots_of(path: str, allow: Sequence[str], medium: Medium) -> Roots:
+    """Where the bytes of a file may be."""
+    return medium.roots(path, allow) or KeyRoots(path)
 
 
 class _Finder:
     """Finds one dataset, and the sources that it consists of."""
 
-    def __init__(self, roots: Roots) -> None:
-        self._roots = roots
+    def __init__(self, roots: Roots, medium: Medium) -> None:
+        self._roots, self._medium = roots, medium
         self._known: dict[tuple[str, str], SourceDataset] = {}
 
     def find(
         self, path: str, inner: str, files: int = _MANY_FILES, above: Sequence[tuple[str, str]] = ()
     ) -> tuple[str, str, Schema, Stored]:
         """A dataset, through at most `files` more files; `above` are the virtual datasets that led to it."""
-        _, size = read_head(LOCAL, path, 0)
+        _, size = read_head(self._medium, path, 0)
         with failures("open", path):
-            if signature_offset(path) is None:
+            if signature_offset(path, self._medium) is None:
                 raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
-        with closing(Reader(path)) as reader:
+        with closing(Reader(path, self._medium)) as reader:
             facts = reader.describe(inner)
         if "link" in facts:
             name, rest, link = facts["link"]
@@ -65,7 +72,7 @@ class _Finder:
             schema, stored = describe(facts, path, name, size, self._roots)
         why = stored.misplaced
         if stored.parts is not None:
-            here = (*above, (os.path.realpath(path), "/".join(parts_of(name))))
+            here = (*above, (self._real(path), "/".join(parts_of(name))))
             where = f"{path}::{name}"
             members = tuple(self._member(part, path, where, files, here) for part in stored.parts)
             stored = replace(stored, members=members)
@@ -78,7 +85,7 @@ class _Finder:
         """A mapping with its source; a missing source is an error, not fill."""
         start = f"{where} is a virtual dataset of {part.file}::{part.name}"
         other = path if part.file == "." else self._resolve(_beside(path, part.file), start)
-        key = (os.path.realpath(other), "/".join(parts_of(part.name)))
+        key = (self._real(other), "/".join(parts_of(part.name)))
         if key in above or not files:
             raise FormatError(f"{start}, which leads back to itself or through more than {_MANY_FILES} files")
         if key not in self._known:
@@ -95,6 +102,9 @@ class _Finder:
         source = self._known[key]
         return Member(part.of(source.shape, start), source)
 
+    def _real(self, path: str) -> str:
+        return os.path.realpath(path) if self._medium.is_local else path
+
     def _resolve(self, path: str, start: str) -> str:
         try:
             return self._roots.resolve(path)
@@ -104,6 +114,8 @@ class _Finder:
 
 def _beside(path: str, name: str) -> str:
     """The path of a source: like HDF5, use the virtual dataset's folder if an absolute path does not exist."""
+    if "://" in path:
+        return name
     named, moved = beside(path, name), beside(path, os.path.basename(name))
     return moved if os.path.isabs(name) and not exists(LOCAL, named) and exists(LOCAL, moved) else named
 
@@ -111,8 +123,8 @@ def _beside(path: str, name: str) -> str:
 class Foreign:
     """A dataset that another process keeps open while it is needed."""
 
-    def __init__(self, path: str, inner: str) -> None:
-        self._path = path
+    def __init__(self, path: str, inner: str, medium: Medium) -> None:
+        self._path, self._medium = path, medium
         self._inner = inner
         self._where = f"{path}::{inner}"
         self._reader: Reader | None = None
@@ -150,7 +162,7 @@ class Foreign:
     def _open(self) -> Reader:
         # A process cannot be shared with a fork, and may have crashed on its file.
         if self._reader is None or not self._reader.usable:
-            self._reader = Reader(self._path)
+            self._reader = Reader(self._path, self._medium)
             self._reader.reopen(self._inner)
         return self._reader
 
@@ -158,8 +170,8 @@ class Foreign:
 class Gathering(Foreign):
     """A virtual dataset: each source is read by itself, so that a missing one is an error."""
 
-    def __init__(self, path: str, inner: str, members: Sequence[Member], fill: Any) -> None:
-        super().__init__(path, inner)
+    def __init__(self, path: str, inner: str, members: Sequence[Member], fill: Any, medium: Medium) -> None:
+        super().__init__(path, inner, medium)
         self._members = members
         self._fill = fill
         self._sources: dict[tuple[str, str], Foreign] = {}
@@ -198,7 +210,8 @@ class Gathering(Foreign):
 
     def _source(self, source: SourceDataset) -> Foreign:
         key = (source.path, source.name)
-        found = self._sources.pop(key, None) or reader_of(source.path, source.name, source.members, source.fill)
+        found = self._sources.pop(key, None)
+        found = found or reader_of(source.path, source.name, source.members, source.fill, self._medium)
         # The most recently used source is closed last.
         self._sources[key] = found
         if len(self._sources) > _MANY_OPEN:
@@ -206,6 +219,6 @@ class Gathering(Foreign):
         return found
 
 
-def reader_of(path: str, inner: str, members: Sequence[Member] | None, fill: Any) -> Foreign:
+def reader_of(path: str, inner: str, members: Sequence[Member] | None, fill: Any, medium: Medium = LOCAL) -> Foreign:
     """The reader of a dataset."""
-    return Foreign(path, inner) if members is None else Gathering(path, inner, members, fill)
+    return Foreign(path, inner, medium) if members is None else Gathering(path, inner, members, fill, medium)

@@ -32,7 +32,7 @@ from reblock.storage.hdf5.create import create_dataset
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve, signature_offset
 from reblock.storage.hdf5.filters import pipeline_of
 from reblock.storage.hdf5.fingerprint import check_fingerprint, save_fingerprint
-from reblock.storage.hdf5.foreign import find
+from reblock.storage.hdf5.foreign import find, roots_of
 from reblock.storage.hdf5.library import open_with_h5py
 from reblock.storage.hdf5.metadata import describe_own
 from reblock.storage.hdf5.redo import CheckpointFile, open_checkpoint_file, raise_disk_errors, recover, remove_redo
@@ -44,7 +44,6 @@ from reblock.storage.library import LibraryArray
 from reblock.storage.location import Location
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import exists
-from reblock.storage.roots import FileRoots
 from reblock.storage.trees import is_new_name
 
 #: Name of a new dataset if none was given.
@@ -57,6 +56,7 @@ class Hdf5Format:
     name = "hdf5"
     suffixes = (".h5", ".hdf5", ".he5")
     checksum = "fletcher32"
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         """Whether there is an HDF5 signature, possibly after a user block."""
@@ -67,21 +67,18 @@ class Hdf5Format:
 
     def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Hdf5Store:
         """Open a dataset, or the only one of the file."""
-        _require_local(path, medium)
-        roots = FileRoots.of(path, allow)
-        return Hdf5Store(*find(path, inner, roots), roots=roots)
+        roots = roots_of(path, allow, medium)
+        return Hdf5Store(*find(path, inner, roots, medium), roots=roots, medium=medium)
 
     def strangers(self, path: str, *, medium: Medium = LOCAL) -> Iterator[str]:
         """Attributes and members of groups, and a user block, beside the one dataset."""
-        _require_local(path, medium)
-        with closing(Reader(path)) as reader:
+        with closing(Reader(path, medium)) as reader:
             yield from reader.strangers()
 
     # ---------------------------------------------------------------- datasets
     def open_tree(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Hdf5Tree:
         """Open all datasets below a group."""
-        _require_local(path, medium)
-        return open_tree(path, inner, allow)
+        return open_tree(path, inner, allow, medium)
 
     def adapt_tree(self, tree: Tree, asked: Collection[str]) -> Tree:
         """The nearest tree that a file can hold."""
@@ -123,8 +120,7 @@ class Hdf5Format:
 
     def tree_strangers(self, path: str, tree: Tree, *, medium: Medium = LOCAL) -> Sequence[str]:
         """A user block, links, named types, and objects that the tree lacks."""
-        _require_local(path, medium)
-        return tree_strangers(path, tree)
+        return tree_strangers(path, tree, medium)
 
     # ---------------------------------------------------------------- arrays
     def open_with_library(self, path: str, inner: str, allow: Sequence[str] = ()) -> LibraryArray:

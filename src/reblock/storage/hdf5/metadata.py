@@ -177,6 +177,8 @@ def _external(files: Sequence[Sequence[Any]], path: str, where: str, roots: Root
 
 def beside(path: str, name: str) -> str:
     """The path for a file name in an HDF5 file: absolute, or relative to the file's folder."""
+    if "://" in path:
+        return name  # a file in an object store leads to no other
     return os.path.join(os.path.dirname(os.path.realpath(path)), name)
 
 

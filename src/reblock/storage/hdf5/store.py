@@ -39,8 +39,6 @@ class Hdf5Store:
     """One dataset of an HDF5 file."""
 
     format, decoder = "hdf5", None
-    medium: Medium = LOCAL
-    """Local files, since HDF5 opens them itself."""
 
     def __init__(
         self,
@@ -51,6 +49,7 @@ class Hdf5Store:
         checkpoint_file: CheckpointFile | None = None,
         file: Any = None,
         roots: Roots | None = None,
+        medium: Medium = LOCAL,
     ) -> None:
         """`checkpoint_file` and `file` are the open handles of a dataset that HDF5 itself writes.
 
@@ -62,6 +61,7 @@ class Hdf5Store:
         self.layout = layout_of(schema)
         self.stored = stored
         self.roots = roots
+        self.medium = medium
         self._object_bytes = self.layout.object_bytes
         # HDF5's statements about other people's files must be checked.
         self._checked = roots is None
@@ -75,7 +75,8 @@ class Hdf5Store:
         self._file = file
         self._foreign: Foreign | None = None
         if self.roots is not None:
-            self._foreign = reader_of(self.path, self.inner, self.stored.members, self.schema.fill_value)
+            members, fill = self.stored.members, self.schema.fill_value
+            self._foreign = reader_of(self.path, self.inner, members, fill, self.medium)
         self._dataset = None if file is None else file[self.inner]
         self._process = os.getpid()
         self._index: ChunkIndex | None = None

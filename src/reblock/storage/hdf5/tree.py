@@ -18,7 +18,7 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.storage import checks
 from reblock.storage.conventions import tie_note, with_singles, without_ties
 from reblock.storage.hdf5.file import failures, parts_of, signature_offset
-from reblock.storage.hdf5.foreign import find
+from reblock.storage.hdf5.foreign import find, roots_of
 from reblock.storage.hdf5.metadata import schema_of
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.sandbox.wire import unpack
@@ -26,7 +26,6 @@ from reblock.storage.hdf5.store import Hdf5Store
 from reblock.storage.hdf5.table_rows import rows_that_fit, unpack_rows
 from reblock.storage.media.local import LOCAL
 from reblock.storage.records import take_record
-from reblock.storage.roots import FileRoots
 from reblock.storage.trees import check_nodes, join, parent_of, with_dimensions, with_parents
 
 #: The most bytes of attributes of a whole file, as text.
@@ -49,10 +48,10 @@ class Hdf5Tree:
     """The real file, and other folders that are allowed."""
     others: tuple[str, ...] = field(default=(), repr=False)
     """What the file holds beside groups and datasets, in words."""
+    medium: Medium = LOCAL
+    """The medium of the file."""
 
     format = "hdf5"
-    medium: Medium = LOCAL
-    """Local files, since HDF5 opens them itself."""
 
     @property
     def location(self) -> str:
@@ -65,7 +64,9 @@ class Hdf5Tree:
     def array(self, name: str) -> Hdf5Store:
         if name not in self.tree.arrays:
             raise UsageError(f"{self.location}: there is no array {checks.show(name)} that can be cut")
-        store = Hdf5Store(*find(self.path, join(self.inner, name), self.roots), roots=self.roots)
+        store = Hdf5Store(
+            *find(self.path, join(self.inner, name), self.roots, self.medium), roots=self.roots, medium=self.medium
+        )
         # Its place among the others is described by the tree.
         known, notes = self.tree.arrays[name], without_tie_notes(store.schema)
         store.schema = replace(store.schema, attributes=known.attributes, axes=known.axes, notes=notes)
@@ -79,22 +80,22 @@ class Hdf5Tree:
         inner = join(self.inner, name)
         where = f"{self.path}::{inner}"
         last = rows_that_fit(table, start, stop, limit_bytes, where)
-        with closing(Reader(self.path)) as reader:
+        with closing(Reader(self.path, self.medium)) as reader:
             count, data = reader.rows(inner, start, last, limit_bytes, text=table.kind == "text")
         if not 0 <= count <= last - start:
             raise CorruptError(f"{where}: {count:,} rows instead of {last - start:,}")
         return unpack_rows(table, count, data, where)
 
 
-def open_tree(path: str, inner: str, allow: Sequence[str]) -> Hdf5Tree:
+def open_tree(path: str, inner: str, allow: Sequence[str], medium: Medium = LOCAL) -> Hdf5Tree:
     """Open all datasets below a group."""
-    roots = FileRoots.of(path, allow)
+    roots = roots_of(path, allow, medium)
     with failures("open", path):
-        if signature_offset(path) is None:
+        if signature_offset(path, medium) is None:
             raise FormatError(f"{path} is not an HDF5 file: it has no HDF5 signature")
     inside = "/".join(parts_of(inner))
-    with closing(Reader(path)) as reader:
-        return _Listing(path, inside).read(reader.tree(inside)).finish(roots)
+    with closing(Reader(path, medium)) as reader:
+        return _Listing(path, inside).read(reader.tree(inside)).finish(roots, medium)
 
 
 class _Listing:
@@ -180,14 +181,14 @@ class _Listing:
     def _where(self, name: str) -> str:
         return f"{self._path}::{join(self._inner, name)}"
 
-    def finish(self, roots: Roots) -> Hdf5Tree:
+    def finish(self, roots: Roots, medium: Medium) -> Hdf5Tree:
         """The dataset."""
         groups = with_parents(self._groups, [*self._arrays, *self._tables])
         for name, dimensions in self._dimensions.items():
             groups[name] = replace(groups[name], dimensions=dimensions)
         groups = with_dimensions(groups, {**self._arrays, **self._tables})
         tree = Tree(groups, self._arrays, self._tables, tuple(self._notes))
-        return Hdf5Tree(self._path, self._inner, tree, self._record, roots, tuple(self._others))
+        return Hdf5Tree(self._path, self._inner, tree, self._record, roots, tuple(self._others), medium)
 
 
 def without_tie_notes(schema: Schema) -> tuple[str, ...]:
@@ -220,9 +221,9 @@ def _shape(facts: Mapping[str, Any]) -> tuple[int, ...]:
         return ()
 
 
-def tree_strangers(path: str, tree: Tree) -> list[str]:
+def tree_strangers(path: str, tree: Tree, medium: Medium = LOCAL) -> list[str]:
     """What a file holds that does not belong to a tree."""
-    found = open_tree(path, "", ())
+    found = open_tree(path, "", (), medium)
     nodes = [*found.tree.arrays, *found.tree.tables, *found.tree.groups]
     known = {*tree.arrays, *tree.tables, *tree.groups}
     return [*found.others, *(name for name in nodes if name not in known)]

@@ -166,6 +166,7 @@ class KeyWorkspace:
     """The prefix below which one target is built; as a context manager, it holds the lock."""
 
     swaps = False
+    lost = ""
 
     def __init__(self, medium: TargetMedium, target: str) -> None:
         self._medium = medium

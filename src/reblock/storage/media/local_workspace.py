@@ -42,6 +42,7 @@ class LocalWorkspace:
     """The hidden folder in which one target is built; as a context manager, it holds the lock."""
 
     swaps = True
+    lost = ""
 
     def __init__(self, target: str) -> None:
         self.target = target.rstrip("/") or "/"

@@ -29,6 +29,7 @@ from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes
 from reblock.model.workspace import Stamps
+from reblock.storage.media.http_store import HttpLibrary
 from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
 from reblock.storage.media.object_lease import FollowedLease, Lease, LeaseTerms
@@ -37,9 +38,12 @@ from reblock.storage.media.object_survey import PAGE, THREADS, survey
 from reblock.storage.media.object_url import READABLE, check_url, split_object
 from reblock.storage.media.object_workspace import ObjectWorkspace
 from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_URGENT_SECONDS, Gate, send
+from reblock.storage.media.upload_workspace import UploadWorkspace
 
 #: How long the status of an object that is read in ranges is remembered, and of how many.
 _REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
+#: Objects of at least this size are looked at before they are read.
+_FILE_BYTES = 1 << 20
 #: Of how many written objects the state is remembered until it is recorded.
 _MOST_WRITTEN = 1 << 14
 #: The mark by which the writer of a conditional object recognises it; Azure takes only identifiers.
@@ -61,9 +65,9 @@ class ObjectMedium:
         """
         self.name = root
         self._options, self.locks = dict(options), locks
-        self.library, self.gate, self._urgent = obstore, Gate(), Gate()
-        self.store = open_store(root, self._options)
-        self.lists = not root.startswith(READABLE)
+        self.lists, self.gate, self._urgent = not root.startswith(READABLE), Gate(), Gate()
+        self.library: Any = obstore if self.lists else HttpLibrary(root, self._options)
+        self.store: Any = open_store(root, self._options) if self.lists else None
         self._lock = Lock()
         self._folders: set[str] = set()
         self._known: dict[str, tuple[float, Status, str | None]] = {}
@@ -121,7 +125,10 @@ class ObjectMedium:
         """Status and ETag of an object that was looked at a moment ago."""
         with self._lock:
             since, status, tag = self._known.get(key, (0.0, None, None))
-        return None if status is None or time.monotonic() - since > _REMEMBER_SECONDS else (status, tag)
+        if status is not None and time.monotonic() - since > _REMEMBER_SECONDS:
+            self.look(key)
+            return self.remembered(key)
+        return None if status is None else (status, tag)
 
     def remember(self, key: str, status: Status, tag: str | None) -> None:
         """Keep a status for a while."""
@@ -248,8 +255,18 @@ class ObjectMedium:
             yield from page
 
     def look(self, key: str) -> Status:
-        """The status of an object, by one request; FileNotFoundError if there is none."""
-        return self.status_of(self.send(key, "look at", lambda: obstore.head(self.store, self.path(key))))
+        """The status of an object, by one request; that of a large one, which is read in ranges, is remembered.
+
+        FileNotFoundError if there is none.
+        """
+        meta = self.send(key, "look at", lambda: self.library.head(self.store, self.path(key)))
+        status = self.status_of(meta)
+        if status.size < _FILE_BYTES:
+            with self._lock:
+                self._known.pop(key, None)
+        else:
+            self.remember(key, status, meta["e_tag"])
+        return status
 
     def entries(self, folder: str) -> Sequence[Listed]:
         """The next parts of the keys below a folder."""
@@ -310,6 +327,10 @@ class ObjectMedium:
     def workspace(self, target: str) -> ObjectWorkspace:
         """A prefix below the target."""
         return ObjectWorkspace(self, target)
+
+    def upload_workspace(self, target: str, folder: str | None = None) -> UploadWorkspace:
+        """A local folder, from which a file is uploaded."""
+        return UploadWorkspace(self, target, folder)
 
     def hold(self, target: str, lease: Lease | FollowedLease | None) -> None:
         """Let objects below a target be written only while a lease is valid."""

@@ -11,7 +11,7 @@ from typing import Any
 import obstore
 
 from reblock.errors import UsageError
-from reblock.storage.media.object_url import READABLE, parse_options
+from reblock.storage.media.object_url import parse_options
 
 #: Names of options that are endpoints end like this.
 _ENDPOINTS = ("endpoint_url", "endpoint")
@@ -49,12 +49,11 @@ def open_store(root: str, options: Mapping[str, str]) -> Any:
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if root.startswith("az://"):
         endpoint = endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT")
-    if root.startswith("http://") or (endpoint or "").startswith("http://"):
+    if (endpoint or "").startswith("http://"):
         client.setdefault("allow_http", "true")
     try:
-        settings: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
-        if not root.startswith(READABLE):
-            settings["config"] = config
+        client_options: Any = {**_CLIENT, **client}
+        settings: dict[str, Any] = {"client_options": client_options, "retry_config": _RETRIES, "config": config}
         return obstore.store.from_url(root, **settings)
     except Exception as error:  # noqa: BLE001 - the library has several kinds for wrong settings
         words = str(error).partition("Debug source")[0]

@@ -47,8 +47,9 @@ def connect_all(*, options: Mapping[str, str] | None = None, locks: bool | None 
 
 def _object_stores() -> Any:
     """The module of object stores, whose library is an extra."""
-    if find_spec("obstore") is None:
-        raise UsageError("object stores need the module obstore: pip install 'reblock[s3]'")
+    for module in ("obstore", "urllib3"):
+        if find_spec(module) is None:
+            raise UsageError(f"object stores need the module {module}: pip install 'reblock[s3]'")
     return import_module("reblock.storage.media.object")
 
 

@@ -42,6 +42,10 @@ _TROUBLES = (
 _Result = TypeVar("_Result")
 
 
+class RequestError(Exception):
+    """A request that failed: its text has the status code, or says that there was no response."""
+
+
 class Gate:
     """Limits the number of requests at once; the limit follows what the server can take."""
 
@@ -123,7 +127,7 @@ def may_pass(error: BaseException, code: int) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ConnectionResetError):
         return True
-    if type(error).__name__ != "GenericError":
+    if type(error).__name__ not in ("GenericError", "RequestError"):
         return False
     return code in _PASSING or (code == 0 and _is_transport(str(error)))
 
@@ -141,7 +145,7 @@ def answer(error: BaseException, key: str, doing: str) -> BaseException:
     kind, code = type(error).__name__, status_code(error)
     if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
-    if kind in ("AlreadyExistsError", "PreconditionError") or code == 412:
+    if kind in ("AlreadyExistsError", "PreconditionError", "FileExistsError") or code == 412:
         return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
     number = errno.EIO
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):

@@ -46,6 +46,7 @@ class MincFormat:
     name = "minc"
     suffixes = (".mnc",)
     checksum = "fletcher32"
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         """Whether a file has the signature of HDF5 or NetCDF, and the name or a word of MINC."""
@@ -62,11 +63,10 @@ class MincFormat:
         _check_inner(path, inner)
         if is_classic(read_head(medium, path, 4)[0]):
             return open_classic(path, medium.roots(path, allow), medium)
-        _require_local(path, medium)
-        if signature_offset(path) is None:
+        if signature_offset(path, medium) is None:
             raise FormatError(f"{path}: not a MINC file: it has neither the signature of HDF5 nor that of NetCDF")
-        variables, axes, notes = read_tree(path)
-        store = HDF5.open(path, IMAGE_PATH, allow)
+        variables, axes, notes = read_tree(path, medium)
+        store = HDF5.open(path, IMAGE_PATH, allow, medium=medium)
         found = store.schema
         schema = replace(
             found,
@@ -82,7 +82,7 @@ class MincFormat:
         if is_classic(read_head(medium, path, 4)[0]):
             return
         known = (ROOT, f"{ROOT}/dimensions", f"{ROOT}/info", f"{ROOT}/image")
-        found = read_nodes(path)
+        found = read_nodes(path, medium)
         for name in found:
             inside = any(name.startswith(f"{one}/") for one in (known[1], known[2], FOLDER))
             if name not in ("", *known, FOLDER) and not inside:

@@ -12,6 +12,7 @@ import numpy as np
 
 from reblock.errors import CorruptError, FormatError
 from reblock.geometry import Box
+from reblock.model.medium import Medium
 from reblock.storage.hdf5.file import library
 from reblock.storage.hdf5.foreign import Foreign
 from reblock.storage.hdf5.metadata import write_attributes
@@ -48,9 +49,9 @@ class Node:
     """Remarks on attributes that could not be read."""
 
 
-def read_nodes(path: str) -> dict[str, Node]:
+def read_nodes(path: str, medium: Medium) -> dict[str, Node]:
     """All groups and datasets of a file, by path inside it; the file itself is ""."""
-    with closing(Reader(path)) as reader:
+    with closing(Reader(path, medium)) as reader:
         nodes = reader.survey("")
     try:
         return {str(one["name"]): _node(one) for one in nodes if one["kind"] in ("group", "dataset")}
@@ -67,9 +68,9 @@ def _node(facts: Mapping[str, Any]) -> Node:
     return Node(shape, attributes, (*map(str, facts["notes"]), *problems))
 
 
-def read_tree(path: str) -> tuple[Variables, tuple[str, ...], list[str]]:
+def read_tree(path: str, medium: Medium) -> tuple[Variables, tuple[str, ...], list[str]]:
     """The variables of a file, the names of the image's axes, and notes; FormatError if one is missing."""
-    found = read_nodes(path)
+    found = read_nodes(path, medium)
     if ROOT not in found or IMAGE_PATH not in found or found[IMAGE_PATH].shape is None:
         raise FormatError(f"{path}: not a MINC2 file: it has no dataset {IMAGE_PATH} of numbers")
     made, room = Variables(dict(found[ROOT].attributes)), _MANY_BYTES
@@ -85,7 +86,7 @@ def read_tree(path: str) -> tuple[Variables, tuple[str, ...], list[str]]:
         wanted = node.shape is not None and (node.shape != () or name in (IMAGE_MIN, IMAGE_MAX)) and name != IMAGE
         if wanted and node.shape is not None and prod(node.shape) * 8 <= room:
             room -= prod(node.shape) * 8
-            variable.value = _read_value(path, inner, node.shape)
+            variable.value = _read_value(path, inner, node.shape, medium)
     shape = found[IMAGE_PATH].shape or ()
     axes = check_axes(order_of(made.of(IMAGE)), len(shape), f"{path}::{IMAGE_PATH}")
     for name, length in zip(axes, shape, strict=True):
@@ -104,10 +105,10 @@ def read_tree(path: str) -> tuple[Variables, tuple[str, ...], list[str]]:
     return made, axes, notes
 
 
-def _read_value(path: str, inner: str, shape: tuple[int, ...]) -> Any:
+def _read_value(path: str, inner: str, shape: tuple[int, ...], medium: Medium) -> Any:
     """The elements of a small dataset, as floats."""
     out = np.empty(shape, np.float64)
-    with closing(Foreign(path, inner)) as dataset:
+    with closing(Foreign(path, inner, medium)) as dataset:
         dataset.read(Box.whole(shape), out, out.nbytes)
     return out
 

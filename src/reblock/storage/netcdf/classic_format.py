@@ -40,6 +40,7 @@ class ClassicFormat:
     name = NAME
     suffixes = (".nc3",)
     checksum = ""
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         return is_file(medium, path) and is_classic(read_head(medium, path, 4)[0])

@@ -24,6 +24,7 @@ from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import ChunkLimits, Store
 from reblock.storage.checks import show
 from reblock.storage.hdf5.file import failures, parts_of, signature_offset
+from reblock.storage.hdf5.foreign import roots_of
 from reblock.storage.hdf5.format import FORMAT as HDF5
 from reblock.storage.hdf5.redo import recover
 from reblock.storage.hdf5.sandbox.reader import Reader
@@ -40,7 +41,6 @@ from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
 from reblock.storage.netcdf.nc4_add import add_variable, places_in_file
 from reblock.storage.netcdf.nc4_create import create_file
 from reblock.storage.netcdf.nc4_tree import Survey, read_survey
-from reblock.storage.roots import FileRoots
 from reblock.storage.trees import is_new_name
 
 #: Bytes at the beginning of a file in which the NetCDF library has its mark.
@@ -62,6 +62,8 @@ class NetcdfTree:
     """What it holds, and where."""
     allow: tuple[str, ...] = ()
     """Other folders in which elements may be."""
+    medium: Medium = LOCAL
+    """The medium of the file."""
 
     @property
     def format(self) -> str:
@@ -75,13 +77,9 @@ class NetcdfTree:
     def tree(self) -> Tree:
         return self.survey.tree
 
-    @property
-    def medium(self) -> Medium:
-        return LOCAL
-
     @cached_property
     def roots(self) -> Roots:
-        return FileRoots.of(self.path, self.allow)
+        return roots_of(self.path, self.allow, self.medium)
 
     @property
     def described_by(self) -> Sequence[str]:
@@ -94,7 +92,7 @@ class NetcdfTree:
     def array(self, name: str) -> Store:
         if name not in self.tree.arrays:
             raise UsageError(f"{self.location}: there is no array {show(name)} that can be cut")
-        store = HDF5.open(self.path, self.survey.datasets[name], self.allow)
+        store = HDF5.open(self.path, self.survey.datasets[name], self.allow, medium=self.medium)
         schema = self.tree.arrays[name]
         if store.schema.shape != schema.shape or store.schema.dtype != schema.dtype:
             raise CorruptError(f"{self.location}: {name} has changed since the file was opened")
@@ -106,7 +104,7 @@ class NetcdfTree:
         if table is None:
             raise UsageError(f"{self.location}: there is no table {show(name)}")
         stored = self.survey.datasets[name]
-        as_hdf5 = Hdf5Tree(self.path, "", Tree(tables={stored: table}), NO_RECORD, self.roots)
+        as_hdf5 = Hdf5Tree(self.path, "", Tree(tables={stored: table}), NO_RECORD, self.roots, medium=self.medium)
         return as_hdf5.rows(stored, start, stop, limit_bytes)
 
 
@@ -127,6 +125,7 @@ class NetcdfFormat:
     name = "netcdf"
     suffixes = _SUFFIXES
     checksum = "fletcher32"
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         """Whether it is HDF5 with an ending of NetCDF, or with the mark of a NetCDF library."""
@@ -269,16 +268,15 @@ class NetcdfFormat:
 
 
 def _survey(path: str, inner: str, allow: Sequence[str], medium: Medium) -> NetcdfTree:
-    _require_local(path, medium)
-    roots = FileRoots.of(path, allow)
-    _, size = read_head(LOCAL, path, 0)
+    roots = roots_of(path, allow, medium)
+    _, size = read_head(medium, path, 0)
     with failures("open", path):
-        if signature_offset(path) is None:
+        if signature_offset(path, medium) is None:
             raise FormatError(f"{path} is not a NetCDF file: it begins neither with CDF nor with an HDF5 signature")
-    with closing(Reader(path)) as reader:
+    with closing(Reader(path, medium)) as reader:
         nodes = reader.survey(inner)
     with failures("open", path):
-        return NetcdfTree(path, inner, read_survey(nodes, path, inner, size, roots), tuple(allow))
+        return NetcdfTree(path, inner, read_survey(nodes, path, inner, size, roots), tuple(allow), medium)
 
 
 def _stored_name(path: str, name: str) -> str:

@@ -59,6 +59,7 @@ class NiftiFormat:
     name = "nifti"
     suffixes = (".nii",)
     checksum = ""
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         if not is_file(medium, path):
@@ -148,6 +149,7 @@ class NiftiGzFormat:
     name = "nifti_gz"
     suffixes = (".nii.gz",)
     checksum = ""
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         if not is_file(medium, path) or read_head(medium, path, 2)[0] != GZIP_MAGIC:

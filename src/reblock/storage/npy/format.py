@@ -91,6 +91,7 @@ class NpyFormat:
     name = "npy"
     suffixes = (".npy",)
     checksum = ""
+    single_file = True
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         return is_file(medium, path) and read_head(medium, path, len(MAGIC))[0] == MAGIC

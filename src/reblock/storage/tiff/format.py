@@ -35,6 +35,8 @@ class TiffFormat:
     """Whether new files have OME-XML."""
     checksum: str = ""
     """TIFF has no place for checksums."""
+    single_file: bool = True
+    """A file holds one array."""
 
     def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:
         return is_file(medium, path) and read_head(medium, path, 4)[0] in MAGIC

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from reblock.errors import FormatError
 from reblock.model.medium import FILE, Medium, ReadHandle
 from reblock.model.roots import Roots
+from reblock.storage.media.blocks import library_reader
 from reblock.storage.media.files import disk_errors
 
 #: First bytes of TIFF and BigTIFF in both byte orders.
@@ -80,7 +81,7 @@ class MediumFile:
 @contextmanager
 def opened(medium: Medium, path: str, roots: Roots | None) -> Iterator[MediumFile]:
     """A file of a medium; FormatError if it is not a regular one."""
-    with disk_errors("read", path), medium.reader(path, roots=roots) as handle:
+    with disk_errors("read", path), library_reader(medium, path, roots) as handle:
         kind = handle.status().kind
         if kind != FILE:
             raise FormatError(f"{path}: expected a regular file, not {kind}")

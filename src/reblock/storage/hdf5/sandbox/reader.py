@@ -4,13 +4,15 @@
 
     this process                    server (started once)         a fork for each open file
     Reader(path) ─ a socket ──────▶ fork ───────────────────────▶ h5py.File(path)
+      bytes of an object of a store ─────────────────────────────▶ h5py.File(file object)
       .describe() ◀── JSON ─────────────────────────────────────── shape, type, attributes, ...
       .sweep()    ◀── JSON and raw bytes ───────────────────────── where the chunks lie
       .read()     ◀── JSON and raw bytes ───────────────────────── elements that only HDF5 can decode
 
-The engine reads bytes that we can decode directly from the file. Starting the server takes a tenth of a second, a fork
-a few milliseconds. So the last fork that became free waits, without the file, for another reader of the same file: many
-arrays of a dataset are opened by few forks. See `server` for the limits of a fork.
+An object in a store is opened there as well, but the process sends no requests: it gets the bytes that HDF5 wants from
+us, and can get no others. The engine reads bytes that we can decode directly from the file. Starting the server takes a
+tenth of a second, a fork a few milliseconds. So the last fork that became free waits, without the file, for another
+reader of the same file: many arrays of a dataset are opened by few forks. See `server` for the limits of a fork.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ import numpy.typing as npt
 
 from reblock.errors import CorruptError, ReblockError, StorageError
 from reblock.geometry import Box
+from reblock.model.medium import Medium
 from reblock.model.store import Flat, Index
 from reblock.storage.hdf5.index import MANY_CHUNKS, Place, rows_of
 from reblock.storage.hdf5.sandbox import wire
+from reblock.storage.media.blocks import library_reader
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 
@@ -59,15 +63,16 @@ _MANY_USES = 100
 class Reader:
     """One file that is open in a separate process."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, medium: Medium = LOCAL) -> None:
         self._path = path
         self._owner = os.getpid()
         with disk_errors("open", path):
-            status = LOCAL.status(path)
+            status = medium.status(path)
+            self._bytes = None if medium.is_local else library_reader(medium, path)
         self._size = status.size
         self._busy = self._closed = False
         # Only the same file is opened again, because it may have damaged the memory of the process.
-        self._file = (os.path.abspath(path), *status)
+        self._file = (os.path.abspath(path) if medium.is_local else path, *status)
         waiting = _switchboard.take(self._file)
         if waiting is not None:
             self._channel, self._stream, self._uses = waiting
@@ -78,27 +83,34 @@ class Reader:
             self.end()
             raise _not_started()
 
+    @property
+    def _opening(self) -> dict[str, Any]:
+        """What the process opens: a local file, or bytes that it gets from us."""
+        if self._bytes is None:
+            return {"path": os.path.abspath(self._path)}
+        return {"path": self._path, "size": self._size}
+
     def describe(self, inner: str) -> dict[str, Any]:
         """The description of a dataset, or the target of a link."""
         with self._exchange("its metadata"):
-            facts: dict[str, Any] = self._ask("describe", inner=inner, path=os.path.abspath(self._path))
+            facts: dict[str, Any] = self._ask("describe", inner=inner, **self._opening)
             return facts
 
     def strangers(self) -> list[str]:
         """The contents of the file beside its one dataset, in words."""
         with self._exchange("its metadata"):
-            return [str(one) for one in self._ask("strangers", path=os.path.abspath(self._path))]
+            return [str(one) for one in self._ask("strangers", **self._opening)]
 
     def survey(self, inner: str) -> list[dict[str, Any]]:
         """The description of everything below a group, parents first; see `survey`."""
         with self._exchange("its metadata"):
-            nodes: list[dict[str, Any]] = self._ask("survey", inner=inner, path=os.path.abspath(self._path))
+            nodes: list[dict[str, Any]] = self._ask("survey", inner=inner, **self._opening)
             return nodes
 
     def tree(self, inner: str) -> Iterator[dict[str, Any]]:
         """The descriptions of all objects below a group."""
         with self._exchange("its metadata"):
-            answer = self._ask("tree", inner=inner, path=os.path.abspath(self._path))
+            answer = self._ask("tree", inner=inner, **self._opening)
             while answer is not None:
                 yield dict(answer)
                 answer = self._answer()
@@ -106,15 +118,16 @@ class Reader:
     def rows(self, inner: str, start: int, stop: int, limit_bytes: int, *, text: bool) -> tuple[int, bytes]:
         """Rows of a table from `start`: their number, and their bytes."""
         words: dict[str, Any] = {"inner": inner, "rows": [start, stop, limit_bytes], "text": text}
-        path = os.path.abspath(self._path)
         with self._exchange("its elements"):
-            count = int(self._ask("rows", path=path, cost=self._size + limit_bytes, room=4 * limit_bytes, **words))
+            count = int(
+                self._ask("rows", **self._opening, cost=self._size + limit_bytes, room=4 * limit_bytes, **words)
+            )
             return count, bytes(self._raw)
 
     def reopen(self, inner: str) -> None:
         """Open a dataset that was described before."""
         with self._exchange("its metadata"):
-            self._ask("reopen", inner=inner, path=os.path.abspath(self._path))
+            self._ask("reopen", inner=inner, **self._opening)
 
     def sweep(self, ndim: int, where: str) -> npt.NDArray[np.uint64] | None:
         """All chunks as rows of first element per axis, offset, size and mask; None = look them up one by one."""
@@ -192,6 +205,8 @@ class Reader:
         with suppress(OSError):
             self._stream.close()
         self._channel.close()
+        if self._bytes is not None:
+            self._bytes.close()
 
     @property
     def usable(self) -> bool:
@@ -210,6 +225,9 @@ class Reader:
     def _answer(self, out: Flat | None = None) -> Any:
         """Receive the answer; raw bytes are returned, or written to `out`."""
         message = wire.receive(self._stream)
+        while message is not None and "need" in message:
+            self._give(*message["need"])
+            message = wire.receive(self._stream)
         if message is None:
             raise EOFError
         if "error" in message:
@@ -224,6 +242,20 @@ class Reader:
         if done != message["bytes"]:
             raise EOFError
         return message["answer"]
+
+    def _give(self, offset: Any, size: Any) -> None:
+        """Send bytes of an object that is no local file."""
+        if self._bytes is None or int(offset) < 0 or not 0 <= int(size) <= wire.MOST_NEEDED:
+            raise ValueError(f"{size} bytes at {offset}")
+        view = memoryview(bytearray(min(int(size), max(self._size - int(offset), 0))))
+        try:
+            with disk_errors("read", self._path):
+                found = self._bytes.read(view, int(offset)) if view else 0
+        except BaseException:
+            # The process still waits for the bytes.
+            self.end()
+            raise
+        wire.send(self._stream, {}, view[:found])
 
     @contextmanager
     def _exchange(self, what: str) -> Iterator[None]:

@@ -25,6 +25,7 @@ from reblock.storage.hdf5.file import (
     find_dataset,
     library,
     list_strangers,
+    open_bytes,
     open_file,
     parts_of,
     resolve,
@@ -136,7 +137,8 @@ class _Session:
 
     def _open(self, request: dict[str, Any]) -> Any:
         self.path = request["path"]
-        self._file = open_file(self.path, "r")
+        size = request.get("size")
+        self._file = open_file(self.path, "r") if size is None else open_bytes(wire.SentFile(self._stream, size))
         return self._file
 
     def _describe(self, request: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@
     message     one line of JSON, then as many raw bytes as its field "bytes" says
     request     {"do": "describe", ...}
     answer      {"answer": ...} or {"error": [type, message, path, errno]}
+    need        {"need": [offset, size]} before an answer, for bytes of a file that is not local; they are sent back
 
 A hostile file may have taken over the process, so its answers are checked like the file itself.
 """
@@ -12,6 +13,7 @@ A hostile file may have taken over the process, so its answers are checked like 
 from __future__ import annotations
 
 import base64
+import io
 import json
 from typing import Any, Protocol
 
@@ -23,6 +25,8 @@ from reblock.model.schema import element
 
 #: The longest line; the attributes of a dataset are most of it.
 _LINE_BYTES = 64 << 20
+#: The most bytes that the process gets at a time.
+MOST_NEEDED = 1 << 20
 #: Errors that an answer may contain.
 _ERRORS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, ReblockError)
@@ -58,6 +62,50 @@ def receive(stream: Stream) -> dict[str, Any] | None:
     if not isinstance(message, dict):
         raise ValueError("a message is an object")  # noqa: TRY004 - an error of the other side
     return message
+
+
+class SentFile(io.RawIOBase):
+    """A file whose bytes the other side sends when they are wanted."""
+
+    def __init__(self, stream: Stream, size: int) -> None:
+        super().__init__()
+        self._stream, self._size, self._position = stream, size, 0
+
+    def readable(self) -> bool:
+        """As for files."""
+        return True
+
+    def seekable(self) -> bool:
+        """As for files."""
+        return True
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; bytes after the end are zeros, as HDF5 expects."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view):
+            send(self._stream, {"need": [self._position, min(len(view) - done, MOST_NEEDED)]})
+            message = receive(self._stream)
+            if message is None:
+                raise EOFError
+            data = self._stream.read(message["bytes"])
+            if not data:
+                view[done:] = bytes(len(view) - done)
+                break
+            view[done : done + len(data)] = data
+            done += len(data)
+            self._position += len(data)
+        return len(view)
 
 
 # ---------------------------------------------------------------- errors
