@@ -12,16 +12,14 @@ process. A stamp is the ETag with the time of the last write: bytes that are wri
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import numpy as np
 import obstore
 
 from reblock.errors import DiskError
@@ -34,7 +32,7 @@ from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
 from reblock.storage.media.object_lease import FollowedLease, Lease, LeaseTerms
 from reblock.storage.media.object_store import Pages, open_store
-from reblock.storage.media.object_survey import PAGE, THREADS, survey
+from reblock.storage.media.object_survey import PAGE, THREADS, identity_of, stamp_rows, survey
 from reblock.storage.media.object_url import READABLE, check_url, split_object
 from reblock.storage.media.object_workspace import ObjectWorkspace
 from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_URGENT_SECONDS, Gate, send
@@ -119,7 +117,7 @@ class ObjectMedium:
         """The status of an object from its metadata."""
         # Listings tell fractions of a second, and responses do not.
         modified = int(meta["last_modified"].timestamp()) * 10**9
-        return Status(int(meta["size"]), _identity(meta["path"], meta["e_tag"] or str(modified)), modified, modified)
+        return Status(int(meta["size"]), identity_of(meta["path"], meta["e_tag"] or str(modified)), modified, modified)
 
     def remembered(self, key: str) -> tuple[Status, str | None] | None:
         """Status and ETag of an object that was looked at a moment ago."""
@@ -200,7 +198,7 @@ class ObjectMedium:
             with self._lock:
                 if len(self._written) >= _MOST_WRITTEN:
                     self._written.clear()
-                self._written[key] = _identity(path, tag), len(data)
+                self._written[key] = identity_of(path, tag), len(data)
         return tag
 
     def _writable(self, key: str) -> str:
@@ -380,7 +378,7 @@ class ObjectMedium:
 
     def stamps(self, keys: Sequence[str]) -> Stamps:
         """The state of objects: path, ETag and size. Times say no more, and a response to a write has none."""
-        return _rows(None if found is None else (found.identity, found.size) for found in survey(self, keys))
+        return stamp_rows(None if found is None else (found.identity, found.size) for found in survey(self, keys))
 
     def settle(self, keys: Sequence[str]) -> Stamps:
         """The state of objects that were just written; the responses have told it for most of them."""
@@ -391,7 +389,7 @@ class ObjectMedium:
             key: None if found is None else (found.identity, found.size)
             for key, found in zip(others, survey(self, others), strict=True)
         }
-        return _rows(told[key] for key in keys)
+        return stamp_rows(told[key] for key in keys)
 
     def place(self, key: str) -> KeyPlace:
         """The key itself."""
@@ -404,16 +402,6 @@ class ObjectMedium:
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _identity(path: str, tag: str) -> int:
-    """A number of a path and an ETag, which listings write with or without quotes."""
-    text = f"{path} {tag.removeprefix('W/').strip(chr(34))}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
-
-
-def _rows(found: Iterable[tuple[int, int] | None]) -> Stamps:
-    return np.array([(*one, 0, 0) if one else (0, 0, 0, 0) for one in found], np.uint64).reshape(-1, 4)
 
 
 _CONNECTED: dict[str, ObjectMedium] = {}

@@ -12,12 +12,16 @@ in another order, is given up, and its keys are divided by the next part of thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from reblock.model.medium import Status
+from reblock.model.workspace import Stamps
 
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
@@ -109,3 +113,14 @@ def _before(key: str) -> str | None:
     """
     folder, _, name = key.rpartition("/")
     return f"{folder}/!" if name > "!~" else None
+
+
+def identity_of(path: str, tag: str) -> int:
+    """A number of a path and an ETag, which listings write with or without quotes."""
+    text = f"{path} {tag.removeprefix('W/').strip(chr(34))}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def stamp_rows(found: Iterable[tuple[int, int] | None]) -> Stamps:
+    """The state of objects as the log records it."""
+    return np.array([(*one, 0, 0) if one else (0, 0, 0, 0) for one in found], np.uint64).reshape(-1, 4)
