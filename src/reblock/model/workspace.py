@@ -86,6 +86,8 @@ class Workspace(Protocol):
     """The folder of the target, whose free space counts."""
     folder: str
     """The folder of the run's own objects."""
+    place: str
+    """The folder in which the target is built, by its ordinary name."""
     swaps: bool
     """Whether an old target exists until the new one replaces it in one step."""
     left: list[str]

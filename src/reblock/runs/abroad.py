@@ -59,7 +59,7 @@ class Abroad:
         if number < self.work.last:
             store, folder, ours = self.scratch.abroad(number)
         else:
-            ours, folder = self.workspace.reach, absolute(self.workspace.folder)
+            ours, folder = self.workspace.reach, absolute(self.workspace.place)
             path = (
                 f"{folder}{self.workspace.array.removeprefix(ours)}" if self.workspace.swaps else self.workspace.array
             )

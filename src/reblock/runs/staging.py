@@ -58,7 +58,7 @@ class Staging:
     @property
     def place(self) -> str:
         """The folder in which the target is built, by its ordinary name."""
-        return str(getattr(self.workspace, "place", self.folder))
+        return self.workspace.place
 
     @property
     def folder(self) -> str:

@@ -172,7 +172,7 @@ class KeyWorkspace:
         self._medium = medium
         self.target = self.array = target.rstrip("/")
         self.parent = self.target.rpartition("/")[0]
-        self.folder = self.reach = f"{self.target}/{RUN_FOLDER}"
+        self.folder = self.reach = self.place = f"{self.target}/{RUN_FOLDER}"
         self.journal, self.lock, self.scratch = (f"{self.folder}/{name}" for name in (_JOURNAL, _LOCK, _SCRATCH))
         self.left: list[str] = []
         self._began = self._published = False

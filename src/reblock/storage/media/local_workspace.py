@@ -49,6 +49,7 @@ class LocalWorkspace:
         parent, name = os.path.split(os.path.abspath(self.target))
         self.parent = parent
         self.folder = os.path.join(parent, f".{_shortened(name)}.reblock")
+        self.place = self.folder
         self.done = f"{self.folder}-done"
         self.journal = os.path.join(self.folder, _JOURNAL)
         self.lock = os.path.join(self.folder, _LOCK)

@@ -253,16 +253,13 @@ class ObjectMedium:
             yield from page
 
     def look(self, key: str) -> Status:
-        """The status of an object, by one request; that of a large one, which is read in ranges, is remembered.
+        """The status of an object, by one request; that of one that is read in ranges is remembered.
 
         FileNotFoundError if there is none.
         """
         meta = self.send(key, "look at", lambda: self.library.head(self.store, self.path(key)))
         status = self.status_of(meta)
-        if status.size < _FILE_BYTES:
-            with self._lock:
-                self._known.pop(key, None)
-        else:
+        if status.size >= _FILE_BYTES or key in self._known:
             self.remember(key, status, meta["e_tag"])
         return status
 
