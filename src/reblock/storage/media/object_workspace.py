@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from reblock.errors import DiskError, LockedError, ReblockError, UsageError, option
-from reblock.storage.media.keys import KeyWorkspace, is_there
+from reblock.storage.media.keys import KeyWorkspace
 from reblock.storage.media.object_lease import LEASE_SECONDS, Lease, LeaseTerms, document, read_lock, server_time
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ class ObjectWorkspace(KeyWorkspace):
         self._lease: Lease | None = None
 
     # ---------------------------------------------------------------- the lock
+    @property
+    def is_there(self) -> bool:
+        """Whether anything is in the run's folder, by one request."""
+        return self._objects.private_folder(self.folder) is not None
+
     def holder(self) -> str | None:
         """The process that the lock names, in words, or None if its lease is over."""
         found = self._find()
@@ -134,7 +139,7 @@ class ObjectWorkspace(KeyWorkspace):
 
     def _remove_folder(self) -> None:
         """Remove the run's own objects, the lock last."""
-        for name, _ in self._medium.entries(self.folder) if is_there(self._medium, self.folder) else ():
+        for name, _ in self._medium.entries(self.folder) if self.is_there else ():
             if f"{self.folder}/{name}" != self.lock:
                 self._medium.remove(f"{self.folder}/{name}")
                 self._medium.remove_folder(f"{self.folder}/{name}")
