@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -101,8 +102,8 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
 
 # ---------------------------------------------------------------- Dask
 @contextmanager
-def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None]]:
-    """A client, and a function that makes another one."""
+def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Callable[[], object]]]:
+    """A client, a function that makes another one, and one that starts workers again."""
     if find_spec("distributed") is None:
         raise UsageError(f"{option('cluster')} needs the module distributed: pip install 'reblock[dask]'")
     distributed = import_module("distributed")
@@ -112,10 +113,11 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None]]:
             raise UsageError(f"{option('cluster', cluster)}: use local:N with N from 1 to {MAX_WORKERS}")
         threads = max(cores() // int(count), 1)
         with (
-            distributed.LocalCluster(int(count), threads_per_worker=threads, dashboard_address=":0") as made,
+            distributed.LocalCluster(n_workers=int(count), threads_per_worker=threads, dashboard_address=":0") as made,
             distributed.Client(made) as client,
         ):
-            yield client, None
+            # Dask gives up a worker that does not come back soon.
+            yield client, None, partial(made.scale, int(count))
         return
     if not cluster.startswith(("tcp://", "tls://", "ucx://", "ws://", "wss://")):
         raise UsageError(f"{option('cluster', cluster)}: use tcp://HOST:PORT, tls://HOST:PORT or local:N")
@@ -130,7 +132,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None]]:
         return made_here[-1]
 
     try:
-        yield connect(), connect
+        yield connect(), connect, lambda: None
     finally:
         for client in made_here:
             client.close(timeout=_TIMEOUT_SECONDS)
@@ -145,13 +147,15 @@ def _reason(cluster: str, error: BaseException) -> str:
     return f"the scheduler does not answer within {_TIMEOUT_SECONDS} s: {words}"
 
 
-def _dask_crew(client: Any, connect: Callable[[], Any] | None = None) -> Crew:
-    executor = DaskExecutor(client, connect)
+def _dask_crew(
+    client: Any, connect: Callable[[], Any] | None = None, revive: Callable[[], object] = lambda: None
+) -> Crew:
+    executor = DaskExecutor(client, connect, revive)
     there = executor.workers()
     if not there:
         raise UsageError("the cluster has no workers: start some, and try again")
     threads = min(int(one["nthreads"]) for one in there.values())
-    return Crew(executor, len(there), executor.renew, max(threads, 1), executor.has_lost)
+    return Crew(executor, len(there), executor.renew, max(threads, 1), executor.has_lost, executor.check)
 
 
 # ---------------------------------------------------------------- before the first write

@@ -22,7 +22,7 @@ from reblock.units import format_size
 #: How long a scheduler and its workers may be away before the run stops.
 PATIENCE_SECONDS = 120.0
 #: How often the list of workers is read again.
-_LIST_SECONDS = 10.0
+_LIST_SECONDS = 5.0
 #: States of a future whose result will never come, because the scheduler has forgotten it.
 _FORGOTTEN = ("cancelled", "lost")
 
@@ -45,10 +45,16 @@ class DaskFuture(Future[Any]):
 class DaskExecutor(Executor):
     """The workers of a Dask cluster."""
 
-    def __init__(self, client: Any, connect: Callable[[], Any] | None = None) -> None:
-        """`connect` makes another client if this one gives up its scheduler; None = the caller's client is used."""
+    def __init__(
+        self, client: Any, connect: Callable[[], Any] | None = None, revive: Callable[[], object] = lambda: None
+    ) -> None:
+        """`connect` makes another client if this one gives up its scheduler; None = the caller's client is used.
+
+        `revive` starts workers again, if they are ours.
+        """
         self.client = client
-        self._connect = connect
+        self._connect, self._revive = connect, revive
+        self._deserted: float | None = None
         self._token = secrets.token_hex(4)
         self._count = 0
         self._lock = Lock()
@@ -117,6 +123,23 @@ class DaskExecutor(Executor):
         there.add_done_callback(pass_on)
         return made
 
+    def check(self) -> None:
+        """StorageError if there have been no workers for long; returns at once most of the time."""
+        now = monotonic()
+        if now < self._listed + _LIST_SECONDS or self.client.status != "running":
+            return
+        try:
+            found = self.workers()
+        except (OSError, TimeoutError, RuntimeError):
+            return  # the scheduler goes: its futures will fail
+        if found:
+            self._deserted = None
+            return
+        self._revive()
+        self._deserted = self._deserted or now
+        if now > self._deserted + PATIENCE_SECONDS:
+            raise StorageError(f"the Dask cluster has had no workers for {PATIENCE_SECONDS:.0f} s")
+
     def renew(self) -> Executor:
         """The same executor, once its scheduler and a worker are there; StorageError if they do not come back."""
         until = monotonic() + PATIENCE_SECONDS
@@ -128,6 +151,7 @@ class DaskExecutor(Executor):
                 if self.client.status == "running" and self.workers():
                     self.vanished = True
                     return self
+                self._revive()
             except (OSError, TimeoutError, UsageError, RuntimeError) as error:
                 words = " ".join(str(error).split())[:200]
             sleep(0.2)

@@ -55,6 +55,8 @@ class Crew:
     """Cores of each worker; None = as planned."""
     has_lost: Callable[[], bool] = lambda: False
     """Whether the executor has lost a worker and gone on without a word."""
+    check: Callable[[], None] = lambda: None
+    """Called several times a second while shares are carried out; raises if there is nobody left to do so."""
     lost: bool = False
     """Whether a worker was lost."""
 
@@ -162,6 +164,7 @@ class Crew:
                     return measured
                 if watch.cancelled():
                     raise KeyboardInterrupt
+                self.check()
                 done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED) if waiting else (set(), None)
                 for future in done:
                     share, executor = waiting.pop(future)

@@ -1,0 +1,170 @@
+"""Clusters under attack: workers are killed, schedulers restart, every format, and the memory of each worker."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reblock
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+
+#: What a worker may take besides its budget, over its size after a warm-up task.
+SPARE_BYTES = 16 << 20
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with (
+        distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        distributed.Client(cluster) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clusters") / "x.npy"
+    np.save(path, np.random.default_rng(0).integers(0, 60000, (96, 100, 120), "<u2"))
+    return path
+
+
+TARGETS: list[tuple[str, dict[str, Any]]] = [
+    ("a.zarr", {"chunks": (16, 20, 16)}),
+    ("b.zarr", {"chunks": (16, 20, 16), "codec": "zstd:1"}),
+    ("c.zarr", {"chunks": (16, 20, 16), "codec": "blosc"}),
+    ("d.zarr", {"chunks": (8, 10, 8), "shards": (16, 20, 16), "codec": "zstd:1"}),
+    ("e.zarr", {"chunks": (16, 20, 16), "to": "zarr2"}),
+    ("f.npy", {}),
+    ("g.h5", {"chunks": (16, 20, 16), "codec": "none"}),
+    ("h.h5", {"chunks": "full", "codec": "none"}),
+    ("i.nc", {"chunks": (16, 20, 16), "codec": "none"}),
+    ("j.nii", {}),
+    ("k.tif", {"codec": "none"}),
+    ("l/", {"chunks": (13, 17, 19)}),
+    ("m/", {"chunks": (13, 17, 19), "to": "niblocks"}),
+    ("n.zarr", {"chunks": (96, 100, 1), "memory": "64KiB", "strategy": "multipass"}),
+]
+
+
+@pytest.mark.parametrize(("name", "wanted"), TARGETS)
+def test_every_format_that_several_processes_can_write(
+    volume: Path, client: Any, tmp_path: Path, name: str, wanted: dict[str, Any]
+) -> None:
+    wanted = {"memory": "512KiB", "device": "nvme"} | wanted
+    alone = reblock.run(reblock.plan(volume, f"{tmp_path}/alone-{name}", **wanted))
+    report = reblock.run(reblock.plan(volume, f"{tmp_path}/{name}", **wanted), executor=client)
+    assert report.digest == alone.digest
+    assert reblock.verify(f"{tmp_path}/alone-{name}", f"{tmp_path}/{name}", reader="library").equal
+    assert report.tasks > 1
+
+
+@contextmanager
+def killing(cluster: Any, kills: int, folder: Path, files: int) -> Iterator[list[int]]:
+    """Kill random workers, each time that another part of the files has been written."""
+    over, killed, chance = Event(), list[int](), random.Random(0)
+
+    def work() -> None:
+        while not over.wait(0.02) and len(killed) < kills:
+            if sum(len(names) for *_, names in os.walk(folder)) < files * (len(killed) + 1) / (kills + 1):
+                continue
+            pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid and nanny.pid not in killed]
+            if pids:
+                killed.append(chance.choice(pids))
+                os.kill(killed[-1], signal.SIGKILL)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_twenty_kills_in_a_job_of_five_hundred_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One share for each task, and a cluster that does not give up its workers.
+    monkeypatch.setattr("reblock.engine.pipeline.crew._LEAST_SECONDS", 1e-6)
+    source, target = tmp_path / "x.npy", tmp_path / "a.zarr"
+    np.save(source, np.random.default_rng(1).integers(0, 60000, (500, 128, 128), "<u2"))
+    job = reblock.plan(source, target, chunks=(1, 64, 64), codec="zstd:9", memory="64KiB", device="nvme")
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        distributed.Client(cluster) as client,
+        killing(cluster, 20, tmp_path / ".a.zarr.reblock" / "array", 2000) as killed,
+    ):
+        report = reblock.run(job, executor=client)
+    print(f"{len(killed)} kills, {report.tasks} tasks, {report.elapsed_seconds:.1f} s")
+    assert len(killed) == 20
+    assert report.tasks >= 500
+    assert report.digest == reblock.verify(source, target).source_digest
+    assert reblock.verify(source, target, reader="library").equal
+    assert sorted(os.listdir(tmp_path)) == ["a.zarr", "x.npy"]
+
+
+def test_a_scheduler_that_restarts(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run waits for it, and submits again what it has forgotten."""
+    monkeypatch.setattr("reblock.engine.pipeline.crew._LEAST_SECONDS", 1e-6)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen([sys.executable, "-m", "dask", *words], stdout=quiet, stderr=quiet)
+
+    def start_all() -> list[subprocess.Popen[bytes]]:
+        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+        return [scheduler, start("worker", address, "--nworkers", "2", "--nthreads", "1", "--no-dashboard")]
+
+    running = start_all()
+    target = tmp_path / "a.zarr"
+    restarted = Event()
+
+    def restart() -> None:
+        folder = tmp_path / ".a.zarr.reblock" / "array"
+        while sum(len(names) for *_, names in os.walk(folder)) < 200:
+            sleep(0.01)
+        for one in reversed(running):
+            one.kill()
+            one.wait()
+        running[:] = start_all()
+        restarted.set()
+
+    thread = Thread(target=restart, daemon=True)
+    thread.start()
+    try:
+        job = reblock.plan(volume, target, chunks=(8, 10, 8), codec="zstd:9", memory="64KiB", device="nvme")
+        until = monotonic() + 60
+        while True:
+            try:
+                report = reblock.run(job, cluster=address)
+                break
+            except reblock.UsageError:  # it has not started yet
+                if monotonic() > until:
+                    raise
+                sleep(1)
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+    assert restarted.is_set()
+    assert report.digest == reblock.verify(volume, target).source_digest
