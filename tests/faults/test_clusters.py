@@ -101,14 +101,15 @@ def killing(cluster: Any, kills: int, folder: Path, files: int) -> Iterator[list
 def test_twenty_kills_in_a_job_of_five_hundred_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One share for each task, and a cluster that does not give up its workers.
     monkeypatch.setattr("reblock.engine.pipeline.crew._LEAST_SECONDS", 1e-6)
+    monkeypatch.setattr("reblock.planner.sharing._LEAST_SECONDS", 1e-6)
     source, target = tmp_path / "x.npy", tmp_path / "a.zarr"
     np.save(source, np.random.default_rng(1).integers(0, 60000, (500, 128, 128), "<u2"))
-    job = reblock.plan(source, target, chunks=(1, 64, 64), codec="zstd:9", memory="64KiB", device="nvme")
+    job = reblock.plan(source, target, chunks=(1, 128, 128), codec="zstd:9", memory="64KiB", device="nvme")
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         distributed.Client(cluster) as client,
-        killing(cluster, 20, tmp_path / ".a.zarr.reblock" / "array", 2000) as killed,
+        killing(cluster, 20, tmp_path / ".a.zarr.reblock" / "array", 500) as killed,
     ):
         report = reblock.run(job, executor=client)
     print(f"{len(killed)} kills, {report.tasks} tasks, {report.elapsed_seconds:.1f} s")

@@ -201,9 +201,11 @@ def _check_hosts(workers: Sequence[Facts], needed_bytes: int) -> None:
     for host, count in Counter(one.host for one in workers).items():
         most = min((one.memory_bytes for one in workers if one.host == host and one.memory_bytes), default=None)
         if most is not None and count * needed_bytes > most:
+            room = most // count - _BESIDES_BYTES
+            way_out = f": use a memory budget of at most {format_size(room)}, or fewer workers" if room > 0 else ""
             raise UsageError(
-                f"{count} workers on {host} need {format_size(count * needed_bytes)}, and it has {format_size(most)}: "
-                f"use a memory budget of at most {format_size(most // count - _BESIDES_BYTES)}, or fewer workers"
+                f"{count} worker{'s' * (count > 1)} on {host} would take {format_size(count * needed_bytes)}, "
+                f"and it has {format_size(most)}{way_out}"
             )
 
 

@@ -101,7 +101,7 @@ class _Cutter:
 
     def _halved(self, made: Pass, most: int) -> Iterator[Pass]:
         """Passes with about twice as many tasks each, cut along the axis that costs the least."""
-        while made.tasks.count < most:
+        while 0 < made.tasks.count < most:
             counts = made.tasks.counts
             found = [
                 one
@@ -109,6 +109,8 @@ class _Cutter:
                 for least in (False, True)
                 if (one := self._with(made, (*counts[:axis], 2 * counts[axis], *counts[axis + 1 :]), least=least))
             ]
+            # Objects that do not divide evenly may leave as many tasks as before, and empty arrays have none.
+            found = [one for one in found if one.tasks.count > made.tasks.count]
             best = min(found, key=lambda one: (self._seconds(one), self._seeks(one), self._end(one)), default=None)
             if best is None:
                 return

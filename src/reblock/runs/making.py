@@ -310,7 +310,7 @@ class Making:
             return False
         if self.dataset is None:
             raise crew.refuse(store)
-        work.notes.append(f"{work.name}: written without workers, because only one process can write this codec")
+        work.notes.append("written without workers, because only one process can write this codec")
         return True
 
     def _check_twice(self, crew: Crew, work: Work, journal: JournalPart, store: Store, ledger: GroupCommit) -> None:
