@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import zarr
 
 import reblock
 from faults.rig import ALL, Outcome, Rig
@@ -210,3 +211,78 @@ def test_killed_at_every(rig: Rig, here: Path, made: str, change: str, kind: str
     while kill_and_repeat(rig, next(places), case, when, want, (kind,)):
         when += 1
     assert when > 1
+
+
+# ---------------------------------------------------------------- datasets
+GROUP = ["run", "x.zarr", "y.zarr", "--append-along", "time", *MEMORY]
+
+
+def make_group(path: Path, start: int, length: int) -> None:
+    top = zarr.create_group(path)
+    chance = np.random.default_rng(start)
+    for name, axes in (("a", ("time", "lat")), ("deep/b", ("lat", "time")), ("time", ("time",)), ("lat", ("lat",))):
+        shape = [length if axis == "time" else 6 for axis in axes]
+        made = top.create_array(name, shape=shape, chunks=[3] * len(shape), dtype="f8", dimension_names=axes)
+        made[...] = np.arange(6) if name == "lat" else chance.normal(size=shape)
+
+
+def group_values(path: Path) -> dict[str, Any]:
+    found = reblock.open_dataset(path)
+    return {name: found[name][...] for name in found}
+
+
+def kill_group(rig: Rig, folder: Path, when: int, want: Any) -> bool:
+    """Kill an append of a dataset, and repeat it; whether it was killed at all."""
+    before = contents(folder / "y.zarr")
+    killed = rig.run(folder, GROUP, when=when, source="x.zarr")
+    assert killed.code == (-9 if killed.fired else 0), killed
+    if killed.fired:
+        unfinished = list(folder.glob(".*.reblock/journal"))
+        assert is_committed(folder) or not unfinished or contents(folder / "y.zarr") == before
+        killed, fired = rig.run(folder, GROUP, source="x.zarr"), True
+    else:
+        fired = False
+    assert killed.code == 0, killed
+    assert killed.document["digest"] == want["digest"]
+    found = group_values(folder / "y.zarr")
+    assert all(np.array_equal(found[name], values) for name, values in want["values"].items())
+    assert {path.name for path in folder.iterdir()} == {"x.zarr", "y.zarr"}
+    return fired
+
+
+def group_copies(here: Path) -> Iterator[Path]:
+    make_group(here / "old.zarr", 0, 6)
+    make_group(here / "new.zarr", 1, 5)
+    for number in range(10**9):
+        folder = here / str(number)
+        folder.mkdir()
+        shutil.copytree(here / "old.zarr", folder / "y.zarr")
+        shutil.copytree(here / "new.zarr", folder / "x.zarr")
+        yield folder
+        shutil.rmtree(folder)
+
+
+def group_once(rig: Rig, folder: Path) -> tuple[int, Any]:
+    """The calls of an append that nothing disturbs, and its results, checked against numpy."""
+    done = rig.run(folder, GROUP, source="x.zarr")
+    assert done.code == 0, done
+    old, new, found = (group_values(folder.parent / name) for name in ("old.zarr", "new.zarr", f"{folder.name}/y.zarr"))
+    for name, axis in (("a", 0), ("deep/b", 1), ("time", 0)):
+        assert np.array_equal(found[name], np.concatenate([old[name], new[name]], axis))
+    return done.calls, {"digest": done.document["digest"], "values": found}
+
+
+def test_a_dataset_is_appended_as_a_whole(rig: Rig, here: Path) -> None:
+    places = group_copies(here)
+    calls, want = group_once(rig, next(places))
+    for part in (0.6, 0.9):
+        assert kill_group(rig, next(places), int(calls * part), want)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_a_dataset_killed_at_random_moments(rig: Rig, here: Path) -> None:
+    places = group_copies(here)
+    calls, want = group_once(rig, next(places))
+    chance = random.Random(3)
+    assert sum(kill_group(rig, next(places), chance.randrange(1, calls + 1), want) for _ in range(20)) > 15

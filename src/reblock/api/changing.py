@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from reblock.geometry.notation import Chunks, Ranges, parse_axis, parse_chunks, 
 from reblock.model import NO_RECORD, Schema
 from reblock.model.change import Change, Mover, Patchable
 from reblock.runs.inside import place_inside
-from reblock.runs.installing import change_of
+from reblock.runs.installing import changes_of
 from reblock.runs.staging import Staging
 from reblock.storage import registry
 from reblock.storage.location import Location, Where
@@ -24,6 +25,10 @@ from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
 from reblock.storage.patches import Patch, no_mover
 
+#: Attributes of packed elements.
+_PACKING = ("scale_factor", "add_offset")
+#: Attributes by which elements mean values, in the conventions of CF.
+_MEANING = (*_PACKING, "units", "calendar", "_FillValue", "missing_value")
 #: Options of a new array, which an existing one decides.
 DECIDED = ("shards", "chunk_order", "access", "codec", "checksum", "fill_value", "placement")
 
@@ -55,9 +60,14 @@ def find_base(target: Where | None, to_format: str | None) -> tuple[Location, Pa
 
 
 def find_patch(
-    base: Patchable, view: View, append_along: str | int | None, into_region: Ranges | None, chunks: Chunks | None
+    base: Patchable,
+    view: View,
+    append_along: str | int | None,
+    into_region: Ranges | None,
+    chunks: Chunks | None,
+    place: tuple[str, str] = ("", ""),
 ) -> tuple[Patch, Schema]:
-    """The patch that a source becomes, and its schema."""
+    """The patch that a source becomes, and its schema; `place` is the group that is changed and a name in it."""
     if append_along is not None and into_region is not None:
         raise UsageError(
             f"{option('append_along')} and {option('into_region')} do not go together: leave one of them out"
@@ -68,9 +78,10 @@ def find_patch(
             f"{option('chunks')}: {base.location} has chunks of {chunk_text(schema.chunks)}, which stay: leave it out"
         )
     _check_axes(base, view)
+    _check_meaning(base, view)
     refusal = ""
     if append_along is not None:
-        change, notes, refusal = _append(base, view, append_along)
+        change, notes, refusal = _append(base, view, append_along, place)
     else:
         change, notes = _replace(base, view, into_region)
     if schema.record.digest is not None:
@@ -102,7 +113,26 @@ def _check_axes(base: Patchable, view: View) -> None:
         )
 
 
-def _append(base: Patchable, view: View, along: str | int) -> tuple[Change, list[str], str]:
+def _check_meaning(base: Patchable, view: View) -> None:
+    """Raise UsageError if the same elements would mean other values in the target: nothing is converted."""
+    ours, theirs = view.store.schema.attributes, base.schema.attributes
+    for name in _MEANING:
+        one, two = (_shown(side.get(name)) for side in (ours, theirs))
+        if one != two and (name in _PACKING or "none" not in (one, two)) and ours and theirs:
+            raise UsageError(
+                f"the attribute {name} of the source is {one}, that of {base.location} is {two}: the elements would "
+                "mean other values there, and nothing is converted"
+            )
+
+
+def _shown(value: Any) -> str:
+    """The value of an attribute; a list of one is like its item, and NaN is like NaN."""
+    items = [] if value is None else np.asarray(value).ravel().tolist()
+    texts = (one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in items)
+    return ", ".join(map(repr, texts)) or "none"
+
+
+def _append(base: Patchable, view: View, along: str | int, place: tuple[str, str]) -> tuple[Change, list[str], str]:
     """The change that appends the source along an axis, notes, and why it is impossible unless it was made before."""
     schema, before, added = base.schema, base.layout.shape, view.layout.shape
     if not before:
@@ -117,7 +147,7 @@ def _append(base: Patchable, view: View, along: str | int) -> tuple[Change, list
     length, kind = (schema.shards or schema.chunks)[axis], _kind(base)
     if not isinstance(length, int):
         raise UsageError(f"{base.location} has {kind}s of different lengths along {_named(schema, axis)}: {_way_out()}")
-    refusal, begun = "", _begun(base, axis, added[axis])
+    refusal, begun = "", _begun(base, axis, added[axis], *place)
     if begun is not None:
         before = begun.before
     elif before[axis] % length:
@@ -139,11 +169,12 @@ def _append(base: Patchable, view: View, along: str | int) -> tuple[Change, list
     return Change(Box(start, after), before, after, axis), notes, refusal
 
 
-def _begun(base: Patchable, axis: int, added: int) -> Change | None:
+def _begun(base: Patchable, axis: int, added: int, group: str, name: str) -> Change | None:
     """The append of an unfinished run that may be this one; its last steps have changed the array's length."""
-    staging = Staging(Location.parse(base.location).path)
+    staging = Staging(group or Location.parse(base.location).path)
     with staging.looking() as journal:
-        change = None if journal is None or staging.is_published(journal) else change_of(journal)
+        found = {} if journal is None or staging.is_published(journal) else changes_of(journal)
+    change = found[name][0] if name in found else None
     if change is None or change.along != axis or len(change.after) != base.layout.ndim:
         return None
     return change if change.after[axis] - change.before[axis] == added else None

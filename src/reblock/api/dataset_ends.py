@@ -28,7 +28,7 @@ from reblock.storage.media.postgres_url import is_database
 #: Options that need one array, and what they are for.
 _ONE_ARRAY = (
     *("transpose", "dtype", "fill_value", "chunk_order", "access", "disks"),
-    *("append_along", "into_region"),
+    "into_region",
 )
 #: Options that may name axes, and the notation of their items.
 _BY_AXIS = {"chunks": "CHUNK", "shards": "SHARD", "region": "START:STOP"}
@@ -52,7 +52,7 @@ class DatasetEnds:
     """Tables that are copied."""
     location: Location | None
     """Where the target goes; None where that is not said."""
-    format: TreeFormat
+    format: Format
     """The target's format."""
     files: Files
     """Status of the files that describe groups and tables, taken when they were opened."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from reblock.api.job import Job
 from reblock.engine.dataset_report import total_cost
-from reblock.model import Cost, Tree, TreeFormat, TreeStore
+from reblock.model import Cost, Format, Tree, TreeStore
 from reblock.render import datasets
 from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
@@ -31,7 +31,7 @@ class DatasetJob:
     """Arrays that cannot be cut into boxes, and are copied row by row."""
     target: Location | None
     """Where the dataset goes; None for a plan without a target."""
-    format: TreeFormat
+    format: Format
     """The target's format."""
     memory_bytes: int
     """The memory budget."""

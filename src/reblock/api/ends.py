@@ -32,6 +32,7 @@ from reblock.errors import UsageError, option, options
 from reblock.geometry.notation import AUTO as CHOSEN
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema, Store, TreeStore
+from reblock.model.change import Patchable
 from reblock.planner import AUTO
 from reblock.runs.adding import format_of_file
 from reblock.runs.adopt import Demands
@@ -310,16 +311,28 @@ def ends_of(request: Request, opened: Store, files: Files, where: Location | Non
 
 def _changing_ends(request: Request, opened: Store, files: Files) -> Ends:
     """The ends of a job that changes a part of an existing array."""
-    if given := [option(name) for name in DECIDED if getattr(request, name) not in (None, False)]:
-        raise UsageError(f"{given[0]} is for a new array: the existing one decides it, leave it out")
+    check_decided(request)
     where, base = find_base(request.target, request.to_format)
+    return patch_ends(request, opened, files, where, base)
+
+
+def patch_ends(
+    request: Request, opened: Store, files: Files, where: Location, base: Patchable, place: tuple[str, str] = ("", "")
+) -> Ends:
+    """The ends of a job that changes an array; `place` is the group that is changed and the array's name in it."""
     view = _view(request, opened)
     plain = replace(view.store.schema, fill_value=None, attributes={})
     converted = converted_schema(plain, request.dtype, None, checked=view.checked)
     check_type(base, converted.dtype)
-    patch, schema = find_patch(base, view, request.append_along, request.into_region, request.chunks)
+    patch, schema = find_patch(base, view, request.append_along, request.into_region, request.chunks, place)
     schema = replace(schema, notes=(*schema.notes, *converted.notes))
     return Ends(view.layout, patch.layout(schema), schema, schema, view, where, patch, files)
+
+
+def check_decided(request: Request) -> None:
+    """Raise UsageError for options of a new array."""
+    if given := [option(name) for name in DECIDED if getattr(request, name) not in (None, False)]:
+        raise UsageError(f"{given[0]} is for a new array: the existing one decides it, leave it out")
 
 
 def _view(request: Request, opened: Store) -> View:

@@ -10,7 +10,8 @@ from typing import Any
 
 from reblock.api.array import ArraySource
 from reblock.api.dataset import Dataset
-from reblock.api.dataset_ends import DatasetEnds, find_dataset_ends, find_tree
+from reblock.api.dataset_changes import dataset_ends
+from reblock.api.dataset_ends import DatasetEnds, find_tree
 from reblock.api.dataset_job import AnyJob, DatasetJob
 from reblock.api.devices import AUTO_DEVICE, Devices, Tried
 from reblock.api.ends import AnySource, Ends, Request, find_ends
@@ -116,7 +117,7 @@ def plan(
                 raise
     if found is None:
         return _plan_array(request)
-    return plan_dataset(find_dataset_ends(request, found), request)
+    return plan_dataset(dataset_ends(request, found), request)
 
 
 def plan_array(source: ArraySource | None = None, target: Where | None = None, **options: Any) -> Job:

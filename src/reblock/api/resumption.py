@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reblock.api.dataset_ends import find_dataset_ends
+from reblock.api.dataset_changes import dataset_ends
 from reblock.api.dataset_job import AnyJob
 from reblock.api.ends import Request, find_ends
 from reblock.api.planning import planned_dataset, planned_job
@@ -37,7 +37,7 @@ def find_job(target: Where) -> tuple[AnyJob, dict[str, Any]] | None:
             return None
         asked, documents = journal.header.get("request"), journal.header.get("plans")
         is_object = began_with_object(journal.header)
-        is_dataset = journal.header["problem"]["dataset"] is not None
+        is_dataset = "" not in journal.header["problem"]["arrays"]
         names = [one["name"] for one in journal.header["arrays"]] if is_dataset else None
     if is_object:
         raise UnfinishedError(
@@ -67,7 +67,7 @@ def _job(request: Request, plans: list[Plan], names: list[str] | None) -> AnyJob
         return planned_job(plans[0], find_ends(request), request)
     allow = tuple(os.fspath(folder) for folder in request.allow_external)
     source = registry.open_tree(str(request.source), request.from_format, allow)
-    ends = find_dataset_ends(request, source)
+    ends = dataset_ends(request, source)
     if list(ends.parts) != names or len(plans) != len(names):
         raise UsageError(f"{source.location} has other arrays than when the run began")
     return planned_dataset(dict(zip(names, plans, strict=True)), ends, request)

@@ -27,7 +27,7 @@ from reblock.runs.adopt import require_met
 from reblock.runs.apart import check_apart
 from reblock.runs.attempt import Attempt
 from reblock.runs.disks import new_folders
-from reblock.runs.installing import check_base
+from reblock.runs.installing import check_bases
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.scratch import kept_folder
 from reblock.runs.source import Files, first_change
@@ -39,7 +39,7 @@ from reblock.storage import registry
 from reblock.storage.location import Location, Where, absolute
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
-from reblock.storage.patches import Patch
+from reblock.storage.patches import patches_of
 
 #: The report of a run on an array, or on a dataset.
 AnyReport = Report | DatasetReport
@@ -233,7 +233,7 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         raise UsageError("this plan was made without a source or a target: it can be read, not run")
     works = [_work(name, one) for name, one in jobs_of(job).items()]
     is_dataset = isinstance(job, DatasetJob)
-    changes = isinstance(job.format, Patch)
+    changes = bool(patches_of(job.format))
     if changes and how.overwrite:
         raise UsageError(f"{option('overwrite')} replaces an array, and {job.target} is only changed: leave it out")
     adds = not is_dataset and not changes and is_addition(job.target, job.format, works[0].schema)
@@ -257,6 +257,7 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
     if isinstance(job, DatasetJob):
         _check_unchanged(job.files, job.source.location)
         check_apart(job.source, job.target, places)
+    if isinstance(job, DatasetJob) and not changes:
         dataset = DatasetWork(job.source, job.tree, job.target.inner, copied(job.tables), job.memory_bytes)
     attempt = Attempt(
         works,
@@ -281,8 +282,8 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         attempt.follow(stored)
     if not staging.is_there and not attempt.is_made():
         staging.check()
-        if isinstance(job.format, Patch):
-            check_base(staging.target, job.format)
+        if job.format is not None:
+            check_bases(staging.target, patches_of(job.format))
     if job.target is not None and job.target.inner and not adds and stored is None and not attempt.is_done:
         _alone(job.target)
     return job, attempt

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from reblock.engine import Crew
+from reblock.engine import Crew, digest
 from reblock.errors import (
     ChangedError,
     FormatError,
@@ -32,7 +32,7 @@ from reblock.runs.adopt import stored_plan
 from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
 from reblock.runs.identity import began_with_object, differences, job_of, source_changed
 from reblock.runs.inside import announce
-from reblock.runs.installing import change_of, check_base, install, last_job
+from reblock.runs.installing import change_header, changes_of, check_bases, install, last_job
 from reblock.runs.journal import Journal
 from reblock.runs.making import Making
 from reblock.runs.meter import Meter
@@ -46,7 +46,7 @@ from reblock.storage import registry
 from reblock.storage.location import Location, absolute
 from reblock.storage.media.registry import target_medium
 from reblock.storage.media.small import exists
-from reblock.storage.patches import Patch
+from reblock.storage.patches import Patch, patches_of
 
 
 @dataclass
@@ -198,8 +198,8 @@ class Attempt:
     # ---------------------------------------------------------------- what is there
     def is_made(self) -> bool:
         """Whether the same job has already made the target, if that is accepted; otherwise nothing is replaced."""
-        if isinstance(self.format, Patch):
-            return self.is_done or self._is_appended(self.format)
+        if patches := patches_of(self.format):
+            return self.is_done or self._is_appended(patches)
         if self.is_done or not self.exist_ok or not self.staging.workspace.has_target or self.staging.adds:
             return self.is_done
         each: Mapping[str, Record] = {}
@@ -221,12 +221,15 @@ class Attempt:
             f"{self.target} exists, and {why}; choose another name, or replace it with {option('overwrite')}"
         )
 
-    def _is_appended(self, patch: Patch) -> bool:
-        """Whether the last change of the array was this append; otherwise a killed process might append twice."""
-        job, sums = last_job(patch.base.schema.record)
-        if patch.change.along is None or self._sources.is_object or job != job_of(self._problem):
+    def _is_appended(self, patches: Mapping[str, Patch]) -> bool:
+        """Whether the last change of the arrays was this append; otherwise a killed process might append twice."""
+        records = {name: last_job(one.base.schema.record) for name, one in patches.items()}
+        appends = all(one.change.along is not None for one in patches.values()) and not self._sources.is_object
+        if not appends or {job for job, _ in records.values()} != {job_of(self._problem)}:
             return False
-        self._take_over(sums, {"": sums}, "these elements were appended to it before, by the same job")
+        each = {name: sums for name, (_, sums) in records.items()}
+        whole = each[""] if "" in each else digest.dataset_digest(each)
+        self._take_over(whole, each, "these elements were appended to it before, by the same job")
         return True
 
     def _records(self) -> tuple[Record, Mapping[str, Record]]:
@@ -267,8 +270,8 @@ class Attempt:
 
     def _follow(self, journal: Journal) -> None:
         """Continue as the journal's run began: with its plan, its scratch folder and its digests."""
-        if isinstance(self.format, Patch) and not self.staging.is_published(journal):
-            self._check_change(journal, self.format)
+        if (patches := patches_of(self.format)) and not self.staging.is_published(journal):
+            self._check_change(journal, patches)
         if self.staging.adds:
             check_stamp(self.staging.target, journal.header.get("added to") or [])
         if self._stored_plans(journal) != self.plans:
@@ -289,10 +292,10 @@ class Attempt:
             how = "with" if self.digest else "without"
             self.notes.append(f"the run continues {how} a digest, as it began")
 
-    def _check_change(self, journal: Journal, patch: Patch) -> None:
-        """Raise ChangedError if the array has become longer or shorter since the run began."""
-        began = change_of(journal)
-        if began != patch.change and not self.staging.is_committed(journal):
+    def _check_change(self, journal: Journal, patches: Mapping[str, Patch]) -> None:
+        """Raise ChangedError if an array has become longer or shorter since the run began."""
+        began = {name: change for name, (change, _) in changes_of(journal).items()}
+        if began != {name: one.change for name, one in patches.items()} and not self.staging.is_committed(journal):
             raise ChangedError(
                 f"{self.target.path} has another shape than when the unfinished run began: "
                 f"{command('clean', self.target.path)} removes it"
@@ -342,8 +345,7 @@ class Attempt:
     def _check_place(self) -> None:
         """Raise if the target or the scratch folder cannot be made."""
         self.staging.check()
-        if isinstance(self.format, Patch):
-            check_base(self.staging.target, self.format)
+        check_bases(self.staging.target, patches_of(self.format))
         if self._has_scratch and self._kept_scratch is not None:
             folder = os.path.dirname(self._kept_scratch)
             target_medium(folder).check_folder(folder, "the scratch folder")
@@ -400,8 +402,7 @@ class Attempt:
             **({"added to": stamp_of(self.staging.target)} if self.staging.adds else {}),
             "request": dict(self.request),
         }
-        if isinstance(self.format, Patch):
-            header |= {"change": self.format.change.to_json(), "format": self.format.name}
+        header |= change_header(patches_of(self.format))
         return self.staging.begin_journal(header)
 
     def _remove_scratch(self) -> None:

@@ -16,7 +16,7 @@ from reblock.runs.source import Files, Source
 from reblock.runs.work import DatasetWork
 from reblock.storage import attributes
 from reblock.storage.location import Location
-from reblock.storage.patches import Patch
+from reblock.storage.patches import patches_of
 
 #: The most differences that a message names.
 _SHOWN = 3
@@ -35,7 +35,7 @@ def identify_array(view: View, source: Source, inner: str, format: Format, schem
         "transpose": list(view.axes),
         "missing chunks": "error" if view.strict else "fill",
         **({"misfits": "error" if view.checked else "cast"} if rule_of(view.layout.dtype, schema.dtype) else {}),
-        "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_format(format)},
+        "target": {"inner": inner, "format": format.name, **_describe(schema), **_describe_format(format, inner)},
     }
     found: dict[str, Any] = json.loads(json.dumps(problem))
     return found
@@ -73,9 +73,10 @@ def job_of(problem: Mapping[str, Any]) -> str:
     It is stored with the target, see `Record`.
     """
     arrays, dataset = problem["arrays"], problem["dataset"]
+    if dataset is None and "" in arrays:
+        return job_of_array(arrays[""])
     if dataset is None:
-        (only,) = arrays.values()
-        return job_of_array(only)
+        return _word({name: job_of_array(one) for name, one in arrays.items()})
     target = {key: value for key, value in dataset["target"].items() if key != "inner"}
     jobs = {name: job_of_array(one) for name, one in arrays.items()}
     return _word({"source": dataset["source"]["files"], "target": target, "arrays": jobs})
@@ -176,10 +177,10 @@ def _describe_attributes(given: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _describe_format(format: Format) -> dict[str, Any]:
+def _describe_format(format: Format, inner: str) -> dict[str, Any]:
     """The disks of the target: another set of them cannot hold what is finished; or what it changes."""
-    if isinstance(format, Patch):
-        return {"change": format.change.identity}
+    if patches := patches_of(format):
+        return {"change": patches["" if "" in patches else inner].change.identity}
     disks = disks_of(format)
     return {} if disks is None else {"disks": list(disks.folders), "placement": disks.placement}
 

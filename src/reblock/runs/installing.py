@@ -13,9 +13,11 @@ Every step may be repeated, so a redo that was interrupted begins again with the
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from reblock.errors import ChangedError, FormatError, ReblockError, UsageError, command
+from reblock.errors import ChangedError, FormatError, ReblockError, UnfinishedError, UsageError, command
 from reblock.model import NO_RECORD, Record
 from reblock.model.change import Change, Mover, Patchable
 from reblock.runs.inside import announce
@@ -40,58 +42,65 @@ def last_job(record: Record) -> tuple[str, str | None]:
     return job, digest or None
 
 
-def change_of(journal: Journal) -> Change | None:
-    """The change that a run makes; None if it makes a new array."""
-    found = journal.header.get("change")
-    if found is None:
-        return None
+def changes_of(journal: Journal) -> dict[str, tuple[Change, str]]:
+    """The change and the format of each array that a run changes, by its name; empty if it makes new arrays."""
     try:
-        return Change.from_json(found)
-    except ValueError:
+        return {
+            str(one["name"]): (Change.from_json(one), str(one["format"])) for one in journal.header.get("changes", ())
+        }
+    except (LookupError, TypeError, ValueError):
         raise FormatError(
-            f"{journal.log.key}: the change of the run is not readable: {command('clean')} removes it"
+            f"{journal.log.key}: the changes of the run are not readable: {command('clean')} removes it"
         ) from None
 
 
-def check_base(target: str, patch: Patch) -> None:
-    """Raise ChangedError if an array is no longer what a change was planned for, UsageError if that is impossible."""
+def change_header(patches: Mapping[str, Patch]) -> dict[str, Any]:
+    """The changes, for the header of a journal; nothing if there are none."""
+    found = [{"name": name, "format": one.name, **one.change.to_json()} for name, one in patches.items()]
+    return {"changes": found} if found else {}
+
+
+def check_bases(target: str, patches: Mapping[str, Patch]) -> None:
+    """Raise ChangedError if arrays are no longer what changes were planned for, UsageError if these are impossible."""
+    for name, patch in patches.items():
+        _check_base(target, name, patch)
+
+
+def _check_base(target: str, name: str, patch: Patch) -> None:
     if patch.refusal:
         raise UsageError(patch.refusal)
-    now = _open(target, patch.name)
+    place = _place(target, name)
+    if name and Staging(place).is_there:
+        raise UnfinishedError(f"an unfinished run changes {place}: {command('status', place)} shows it")
+    now = _open(place, patch.name)
     before, after = (
         (one.dtype, one.chunks, one.shards, one.order, one.codec) for one in (patch.base.schema, now.schema)
     )
     if before != after or now.layout.shape != patch.change.before:
-        raise ChangedError(f"{target} was changed by another program since the run was planned: nothing was changed")
-    check_movable(now, target)
+        raise ChangedError(f"{place} was changed by another program since the run was planned: nothing was changed")
+    check_movable(now, target, place)
 
 
-def check_movable(base: Patchable, target: str) -> None:
-    """Raise if objects of a patch could not be moved into an array."""
+def _place(target: str, name: str) -> str:
+    return os.path.join(target, name) if name else target
+
+
+def check_movable(base: Patchable, target: str, place: str) -> None:
+    """Raise if objects of a patch, made beside the target, could not be moved into an array at a place in it."""
     medium = base.medium
     if not isinstance(medium, Mover):
         raise no_mover(base.location, medium)
-    medium.check_moves(medium_parent(target), target)
-
-
-def medium_parent(target: str) -> str:
-    """The folder in which the staging folder of a target is."""
-    return absolute(target.rstrip("/") or "/").rpartition("/")[0] or "/"
+    parent = absolute(target.rstrip("/") or "/").rpartition("/")[0] or "/"
+    medium.check_moves(parent, place)
 
 
 def install(staging: Staging, journal: Journal) -> None:
-    """Complete a change that was committed. The lock must be held."""
-    change, complete = change_of(journal), journal.complete()
-    if change is None or complete is None:
+    """Complete changes that were committed. The lock must be held."""
+    changes, complete = changes_of(journal), journal.complete()
+    if not changes or complete is None:
         raise UsageError(f"{staging.target}: there is no committed change")
-    target = absolute(staging.target)
     try:
-        base = _open(target, str(journal.header.get("format")))
-        if base.layout.shape not in (change.before, change.after):
-            raise ChangedError(
-                f"{staging.target} has shape {list(base.layout.shape)}, the change was made for {list(change.before)}"
-            )
-        _install(staging, base, change, complete)
+        _install(staging, changes, str(complete.get("job")), journal.done())
     except ReblockError as error:
         staging.rename_in(error)
         error.add(f"the change is committed: the same command, or {command('resume', staging.target)}, completes it")
@@ -99,15 +108,31 @@ def install(staging: Staging, journal: Journal) -> None:
     journal.append({"installed": True})
 
 
-def _install(staging: Staging, base: Patchable, change: Change, complete: dict[str, Any]) -> None:
-    target, record = absolute(staging.target), Record(job=complete.get("job"))
-    where, kind = Location(target), registry.get(base.format)
-    if base.schema.record not in (NO_RECORD, record):
-        base.describe(base.layout.shape, NO_RECORD)
-        announce(where, kind)
-    Patch(base, change).move_objects(staging.workspace.array)
-    base.describe(change.after, record)
-    announce(where, kind)
+def _install(
+    staging: Staging, changes: Mapping[str, tuple[Change, str]], job: str, digests: Mapping[str, str | None]
+) -> None:
+    target = absolute(staging.target)
+    bases = {name: _base(_place(target, name), *one) for name, one in changes.items()}
+    records = {name: Record(job=job_text(job, digests.get(name))) for name in changes}
+    for name, base in bases.items():
+        if base.schema.record not in (NO_RECORD, records[name]):
+            base.describe(base.layout.shape, NO_RECORD)
+            announce(Location(_place(target, name)), registry.get(base.format))
+    for name, base in bases.items():
+        Patch(base, changes[name][0]).move_objects(_place(staging.workspace.array, name))
+    for name, base in bases.items():
+        base.describe(changes[name][0].after, records[name])
+    for name, base in bases.items():
+        announce(Location(_place(target, name)), registry.get(base.format))
+
+
+def _base(place: str, change: Change, format: str) -> Patchable:
+    base = _open(place, format)
+    if base.layout.shape not in (change.before, change.after):
+        raise ChangedError(
+            f"{place} has shape {list(base.layout.shape)}, the change was made for {list(change.before)}"
+        )
+    return base
 
 
 def _open(target: str, name: str) -> Patchable:

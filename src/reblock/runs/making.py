@@ -41,7 +41,7 @@ from reblock.runs.adding import check_stamp
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
-from reblock.runs.installing import check_base, job_text
+from reblock.runs.installing import check_bases
 from reblock.runs.journal import Journal, JournalPart
 from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
@@ -52,7 +52,7 @@ from reblock.runs.work import DatasetWork, TableWork, Work
 from reblock.storage import registry
 from reblock.storage.location import Location
 from reblock.storage.media.copying import copy_file
-from reblock.storage.patches import Patch
+from reblock.storage.patches import patches_of
 
 #: A hundredth of all arrays may wait to be made durable, however small the memory budget is.
 _PARTS = 100
@@ -132,9 +132,9 @@ class Making:
                     self._close()
                     raise
                 more: dict[str, Any] = {"replaced": replaced} if (replaced := self.staging.check_replaced()) else {}
-                if isinstance(self.format, Patch):
-                    check_base(self.staging.target, self.format)
-                    more["job"] = job_text(job_of(self.problem), self.sums)
+                if patches := patches_of(self.format):
+                    check_bases(self.staging.target, patches)
+                    more["job"] = job_of(self.problem)
                 ledger.note(complete={"inode": self.staging.workspace.identity(), "digest": self.sums, **more})
             self.staging.check_replaced()
             if self.staging.adds:
@@ -157,7 +157,9 @@ class Making:
         self._close()
         if self._failed:
             self.notes.append(f"{self._failed} write boxes had changed since they were finished, and were done again")
-        if self.dataset is None:
+        if self.dataset is None and self.works[0].name:
+            self.sums = digest.dataset_digest({work.name: work.sums for work in self.works}) if self.digest else None
+        elif self.dataset is None:
             self.sums = self.works[0].sums
         else:
             self._finish(self.dataset, journal, ledger)
@@ -194,12 +196,13 @@ class Making:
 
     def _create(self, path: str) -> None:
         if self.dataset is None:
-            (work,) = self.works
             if self.staging.adds and isinstance(self.format, AddingFormat):
+                (work,) = self.works
                 self.check_room([0], self._found)
                 copy_file(self.staging.target, path, cancelled=self.cancelled)
                 self._opened = work, self.format.add(path, work.inner, work.schema)
-            else:
+                return
+            for work in self.works:
                 self._opened = work, self.format.create(path, work.inner, work.schema, **self._elsewhere)
         else:
             self._trees.create_tree(path, self.dataset.inner, self.dataset.tree, **self._elsewhere)

@@ -136,16 +136,14 @@ class Staging:
     def is_published(self, journal: Journal) -> bool:
         """Whether the target is the array that a journal's run has completed."""
         complete = journal.complete()
-        if journal.header.get("change") is not None:
+        if bool(journal.header.get("changes")):
             return complete is not None and journal.is_installed()
         return complete is not None and self.workspace.is_published(complete["inode"])
 
     @staticmethod
     def is_committed(journal: Journal) -> bool:
         """Whether a change was committed and is not completed: it can only be completed."""
-        return (
-            journal.header.get("change") is not None and journal.complete() is not None and not journal.is_installed()
-        )
+        return bool(journal.header.get("changes")) and journal.complete() is not None and not journal.is_installed()
 
     # ---------------------------------------------------------------- the end
     def publish(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from reblock.errors import TargetExistsError, UsageError
 from reblock.geometry.grid import Cut
@@ -14,7 +15,7 @@ from reblock.model.change import Change, Mover, Patchable
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.schema import NO_RECORD, Schema
-from reblock.model.store import Store
+from reblock.model.store import Format, Store
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import check_folder, new_folder
 
@@ -87,6 +88,65 @@ class Patch:
         for index in part.object_grid.indices():
             there = tuple(a + b for a, b in zip(index, first, strict=True))
             yield part.object_path(index), whole.object_path(there)
+
+
+@dataclass(frozen=True)
+class PatchTree:
+    """The format of the patches of several arrays of a group, each in a folder of its own."""
+
+    patches: Mapping[str, Patch]
+    """The patch of each array, by its name in the group."""
+    suffixes: tuple[str, ...] = ()
+    """None: nobody names a patch."""
+    checksum: str = ""
+    """None of its own: the codecs of the arrays are kept."""
+
+    @property
+    def name(self) -> str:
+        return next(iter(self.patches.values())).name
+
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:  # noqa: ARG002 - never called
+        return False
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:  # noqa: ARG002 - never called
+        _not_needed()
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:  # noqa: ARG002 - the arrays decide
+        return schema
+
+    def layout(self, schema: Schema) -> Layout:
+        # Arrays with the same of these have the same layout.
+        wanted = _layout_key(schema, schema.shape)
+        for patch in self.patches.values():
+            if _layout_key(patch.base.schema, patch.change.box.shape) == wanted:
+                return patch.layout(schema)
+        raise UsageError(f"no array that is changed has the shape {list(schema.shape)}")
+
+    def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Patchable:
+        """A file for each object."""
+        return self.patches[inner].foresee(os.path.join(path, inner), "", schema, medium=medium)
+
+    def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        folder = path
+        for part in ("", *inner.split("/")[:-1]):
+            folder = os.path.join(folder, part) if part else folder
+            with suppress(FileExistsError):
+                medium.make_folder(folder)
+        return self.patches[inner].create(os.path.join(path, inner), "", schema, medium=medium)
+
+    def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
+        return self.patches[inner].reopen(os.path.join(path, inner), "", schema, medium=medium)
+
+
+def patches_of(format: Format) -> Mapping[str, Patch]:
+    """The patches that a format makes, by the names of their arrays; empty for any other format."""
+    if isinstance(format, Patch):
+        return {"": format}
+    return format.patches if isinstance(format, PatchTree) else {}
+
+
+def _layout_key(schema: Schema, shape: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(shape), schema.dtype, schema.chunks, schema.shards, schema.order, schema.codec
 
 
 def part_schema(schema: Schema, change: Change) -> Schema:

@@ -54,6 +54,17 @@ def _add(copy: dict[str, Any], name: str, path: str, version: int, medium: Mediu
                 metadata[node] = {**document, CONSOLIDATED: empty}
             else:
                 metadata[node] = {key: value for key, value in document.items() if key != MEMBER}
+                _set_lengths(ours, os.path.dirname(node), document)
+
+
+def _set_lengths(ours: Any, group: str, document: dict[str, Any]) -> None:
+    """Give shared axes of a group the lengths that an array has now; an unlimited one stays unlimited."""
+    stored = ours.get("groups") if isinstance(ours, dict) else None
+    found = stored.get(group) if isinstance(stored, dict) else None
+    known = found.get("dimensions") if isinstance(found, dict) else None
+    for axis, length in zip(document.get("dimension_names") or (), document.get("shape") or (), strict=False):
+        if isinstance(known, dict) and axis in known:
+            known[axis] = [length] if isinstance(known[axis], list) else length
 
 
 def _nodes(name: str, path: str, medium: Medium) -> Iterator[str]:

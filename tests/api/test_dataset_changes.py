@@ -1,0 +1,88 @@
+"""Datasets that are appended to groups, judged by xarray."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import reblock
+
+UNITS = "hours since 2020-01-01"
+
+
+def dataset(start: int, length: int, **attributes: str) -> xr.Dataset:
+    chance = np.random.default_rng(start)
+    time = xr.Variable("time", np.arange(start, start + length), {"units": UNITS, **attributes})
+    return xr.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), chance.normal(size=(length, 3, 4)).astype("f4"), {"units": "K"}),
+            "sst": (("lat", "time"), chance.normal(size=(3, length))),
+            "mask": (("lat", "lon"), np.arange(12, dtype="u1").reshape(3, 4)),
+        },
+        {"time": time, "lat": np.arange(3.0), "lon": np.arange(4.0)},
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    dataset(0, 8).to_netcdf(tmp_path / "a.nc", unlimited_dims=["time"])
+    dataset(8, 6).to_netcdf(tmp_path / "b.nc")
+    reblock.repartition(tmp_path / "a.nc", tmp_path / "all.zarr", chunks={"time": 4})
+    return tmp_path
+
+
+def opened(path: Path) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = xr.open_zarr(path) if path.suffix == ".zarr" else xr.open_dataset(path)
+        return found.load()
+
+
+def test_an_appended_dataset_is_what_xarray_concatenates(here: Path) -> None:
+    report: Any = reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    assert sorted(report.arrays) == ["sst", "t2m", "time"]
+    assert any(note.endswith("the same in both") and "mask" in note for note in report.notes)
+    options: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact"}
+    want = xr.concat([opened(here / "a.nc"), opened(here / "b.nc")], "time", **options)
+    xr.testing.assert_identical(opened(here / "all.zarr"), want)
+    assert sorted(os.listdir(here)) == ["a.nc", "all.zarr", "b.nc"]
+    assert reblock.open_dataset(here / "all.zarr").store.tree.groups[""].dimensions["time"].unlimited
+    again: Any = reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    assert again.digest == report.digest
+    assert opened(here / "all.zarr").sizes["time"] == 14
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda ds: ds.assign_coords(lat=ds.lat + 1), "lat of .* is not that of"),
+        (lambda ds: ds.drop_vars("sst"), "has no sst, which"),
+        (lambda ds: ds.assign(more=ds.t2m), "has no more with the axis time"),
+        (
+            lambda ds: ds.assign(t2m=ds.t2m.astype("f8").assign_attrs(units="K")),
+            "t2m: the source has elements of float64",
+        ),
+        (lambda ds: ds.rename(time="day"), "'time' is an axis of none"),
+        (lambda ds: ds.assign(t2m=ds.t2m.assign_attrs(units="C")), "attribute units of the source is 'C'"),
+    ],
+)
+def test_another_dataset_is_refused(here: Path, change: Any, words: str) -> None:
+    before = {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()}
+    change(dataset(8, 6)).to_netcdf(here / "c.nc")
+    with pytest.raises(reblock.UsageError, match=words):
+        reblock.repartition(here / "c.nc", here / "all.zarr", append_along="time")
+    assert {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()} == before
+
+
+def test_times_of_another_epoch_are_refused(here: Path) -> None:
+    other = dataset(0, 4)
+    other.time.attrs["units"] = "hours since 2021-01-01"
+    other.to_netcdf(here / "c.nc")
+    with pytest.raises(reblock.UsageError, match="time: the attribute units of the source is 'hours since 2021"):
+        reblock.plan(here / "c.nc", here / "all.zarr", append_along="time")
