@@ -86,3 +86,34 @@ def test_times_of_another_epoch_are_refused(here: Path) -> None:
     other.to_netcdf(here / "c.nc")
     with pytest.raises(reblock.UsageError, match="time: the attribute units of the source is 'hours since 2021"):
         reblock.plan(here / "c.nc", here / "all.zarr", append_along="time")
+
+
+def stop(here: Path, path: str = "b.nc") -> None:
+    """Begin to append a dataset, and stop after the first array."""
+    done = [0]
+    job = reblock.plan(here / path, here / "all.zarr", append_along="time")
+    with pytest.raises(KeyboardInterrupt):
+        reblock.run(job, progress=lambda now, _: done.append(now), cancelled=lambda: done[-1] > 300)
+
+
+def test_a_stopped_append_is_resumed_or_discarded(here: Path) -> None:
+    before = {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()}
+    stop(here)
+    found = reblock.status(here / "all.zarr")
+    assert found is not None
+    assert found.options["append_along"] == "time"
+    assert set(found.arrays) == {"t2m", "sst", "time"}
+    assert {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()} == before
+    with pytest.raises(reblock.UnfinishedError):
+        reblock.repartition(here / "a.nc", here / "all.zarr", append_along="time")
+    assert reblock.resume(here / "all.zarr") is not None
+    assert opened(here / "all.zarr").sizes["time"] == 14
+    assert reblock.verify(f"{here}/b.nc::sst", f"{here}/all.zarr::sst", append_along="time")
+
+
+def test_a_discarded_append_leaves_nothing(here: Path) -> None:
+    before = {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()}
+    stop(here)
+    assert reblock.clean(here / "all.zarr")
+    assert {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()} == before
+    assert sorted(os.listdir(here)) == ["a.nc", "all.zarr", "b.nc"]

@@ -125,7 +125,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         scratch=header["scratch"] or (staging.workspace.scratch if has_scratch else None),
         disks=list(header.get("disks") or []),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
-        arrays={one.name: one for one in arrays} if header["problem"]["dataset"] else {},
+        arrays={} if "" in header["problem"]["arrays"] else {one.name: one for one in arrays},
     )
 
 
