@@ -316,3 +316,12 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(reblock.DiskError):
         FORMAT.create_tree(str(tmp_path / "no" / "all.h5"), "", tree)
     assert os.listdir(tmp_path) == []
+
+
+def test_padding_of_records_is_noted(tmp_path: Path) -> None:
+    aligned = np.dtype([("a", "u1"), ("b", "f8"), ("c", "i2")], align=True)
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        file["padded"] = np.zeros(5, aligned)
+        file["packed"] = np.zeros(5, np.dtype([("a", "u1"), ("b", "f8")]))
+    notes = registry.open_tree(tmp_path / "s.h5").tree.notes
+    assert notes == (f"padded: {aligned.itemsize - 11} bytes of padding in each record are not kept",)

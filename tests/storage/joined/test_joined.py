@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 import zarr
@@ -24,6 +25,7 @@ from reblock.storage.joined.pattern import JoinedLocation, expand, natural
 from reblock.testing.arrays import noise
 
 tifffile = pytest.importorskip("tifffile")
+nibabel = pytest.importorskip("nibabel")
 DATA = noise((37, 20, 30), "<i4")
 CUTS = (0, 12, 20, 37)
 COUNTS = ("opens", "seeks", "runs", "bytes_read", "bytes_written")
@@ -44,6 +46,17 @@ def _hdf5(path: str, data: Any, **options: Any) -> None:
         file.create_dataset("d", data=data, **options)
 
 
+def _netcdf(path: str, data: Any, kind: str, *, record: bool = False) -> None:
+    with netCDF4.Dataset(path, "w", format=kind) as file:
+        for number, length in enumerate(data.shape):
+            file.createDimension(f"a{number}", None if record and not number else length)
+        file.createVariable("d", data.dtype, [f"a{number}" for number in range(data.ndim)])[...] = data
+
+
+def _nifti(path: str, data: Any) -> None:
+    nibabel.save(nibabel.Nifti1Image(data, np.eye(4)), path)
+
+
 #: How one member of each kind is written: pattern, and a function of its path and elements.
 KINDS: dict[str, tuple[str, Callable[[str, Any], None]]] = {
     "npy": (".npy", np.save),
@@ -59,6 +72,11 @@ KINDS: dict[str, tuple[str, Callable[[str, Any], None]]] = {
     "hdf5-raw": (".h5", lambda path, data: _hdf5(path, data, chunks=(5, 20, 30))),
     "hdf5-lzf": (".h5", lambda path, data: _hdf5(path, data, chunks=(5, 20, 30), compression="lzf")),
     "hdf5-contiguous": (".h5", _hdf5),
+    "netcdf": (".nc", lambda path, data: _netcdf(path, data, "NETCDF4")),
+    "netcdf3": (".nc", lambda path, data: _netcdf(path, data, "NETCDF3_CLASSIC")),
+    "netcdf3-records": (".nc", lambda path, data: _netcdf(path, data, "NETCDF3_64BIT_OFFSET", record=True)),
+    "nifti": (".nii", _nifti),
+    "nifti-gz": (".nii.gz", _nifti),
     "tiff": (".tif", lambda path, data: tifffile.imwrite(path, data, photometric="minisblack")),
     "tiff-zlib": (
         ".tif",

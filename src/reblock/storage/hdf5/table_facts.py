@@ -37,6 +37,7 @@ def table_facts(dataset: Any) -> dict[str, Any] | None:
         "axes": axes,
         "record": read_record(dataset),
         "notes": notes,
+        "padding": dtype.itemsize - repack_fields(dtype, recurse=True).itemsize if kind == "record" else 0,
     }
 
 

@@ -164,6 +164,9 @@ class _Listing:
         attributes, _ = without_ties({str(key): unpack(value) for key, value in facts["attributes"].items()})
         shape = checks.check_shape(facts["shape"], where=where, itemsize=dtype.itemsize)
         chunks = None if facts["chunks"] is None else checks.check_chunks(facts["chunks"], shape, 1, where=where)
+        padding = checks.check_integer(facts["padding"], what="the padding of a record", where=where)
+        if padding:
+            self._notes.append(f"{name}: {padding} bytes of padding in each record are not kept")
         self._tables[name] = TableSchema(
             shape,
             dtype,
