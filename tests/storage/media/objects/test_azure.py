@@ -83,3 +83,19 @@ def test_there_and_back(azure: AzuriteServer, tmp_path: Path) -> None:
 def test_there_and_back_on_a_server_that_is_installed_for_it(tmp_path: Path) -> None:
     for server in serve(install=True):
         there_and_back(server, tmp_path)
+
+
+@pytest.mark.faults
+def test_files_are_built_and_uploaded(azure: AzuriteServer, tmp_path: Path) -> None:
+    here = f"az://{CONTAINER}/files-{next(NUMBERS)}"
+    large = np.random.default_rng(2).integers(0, 1 << 32, (12, 512, 512), "u4")
+    for name, data in (("small", large[0]), ("large", large)):
+        np.save(tmp_path / f"{name}.npy", data)
+        url = f"{here}/{name}.h5"
+        reblock.repartition(tmp_path / f"{name}.npy", url, chunks=(4, 256, 256)[-data.ndim :], scratch=tmp_path)
+        assert reblock.verify(tmp_path / f"{name}.npy", url).equal
+    with pytest.raises(reblock.TargetExistsError):
+        reblock.repartition(tmp_path / "small.npy", f"{here}/large.h5", chunks=(256, 256))
+    reblock.repartition(tmp_path / "small.npy", f"{here}/large.h5", chunks=(256, 256), overwrite=True)
+    assert reblock.verify(tmp_path / "small.npy", f"{here}/large.h5").equal
+    assert {name for name, _ in medium_of(here).entries(here)} == {"small.h5", "large.h5"}
