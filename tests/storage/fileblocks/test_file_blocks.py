@@ -158,7 +158,7 @@ def test_missing_and_overlapping_blocks_are_named(tmp_path: Path) -> None:
     cut(tmp_path / "twice", array, (4, 5), "b_{0}_{1}.npy")
     np.save(tmp_path / "twice" / "b_01_1.npy", np.zeros((4, 5), "<i2"))
     said = {
-        "hole": r"1 blocks are missing: b_2_3\.npy",
+        "hole": r"a block is missing: b_2_3\.npy",
         "row": r"missing along axis 0: there is none with number 1, such as b_1_0\.npy",
         "gap": r"b_0_0\.npy and b_8_0\.npy leave a gap of 4 along axis 0",
         "over": r"b_0_5\.npy and b_0_10\.npy overlap along axis 1|b_0_0\.npy|b_0_5\.npy",

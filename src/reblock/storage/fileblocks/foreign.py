@@ -182,7 +182,8 @@ def _arrange(
             _name(pattern, tuple(starts_of[axis][i] for axis, i in enumerate(index))) for index in missing[:_SHOWN]
         ]
         more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-        raise FormatError(f"{folder}: {len(missing):,} blocks are missing: {', '.join(names)}{more}")
+        words = "a block is missing" if len(missing) == 1 else f"{len(missing):,} blocks are missing"
+        raise FormatError(f"{folder}: {words}: {', '.join(names)}{more}")
     return cuts, places
 
 

@@ -63,8 +63,9 @@ def _adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
         attributes = {**attributes, FILL_VALUE: schema.fill_value}
     fill = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
     if schema.fill_value is not None and not _same_bits(schema.fill_value, fill, dtype):
+        told = "there is no attribute" if fill is None else f"{fill} is the attribute"
         notes.append(
-            f"fill value {schema.fill_value!s} is not kept: NetCDF-3 stores every element, and {FILL_VALUE} {fill}"
+            f"fill value {schema.fill_value!s} is not kept: NetCDF-3 stores every element, and {told} {FILL_VALUE}"
         )
     return replace(
         schema,
