@@ -127,10 +127,8 @@ def plan_array(source: ArraySource | None = None, target: Where | None = None, *
 
 def _plan_array(request: Request) -> Job:
     ends = find_ends(request)
-    if request.include or request.exclude or request.skip_unsupported:
-        raise UsageError(
-            f"{options('include', 'exclude', 'skip_unsupported')} are for datasets, and the source is one array"
-        )
+    if request.include or request.exclude:
+        raise UsageError(f"{options('include', 'exclude')} are for datasets, and the source is one array")
     devices = ends.devices(request)
     return _job(_decide(ends, ends.problem(request, devices), request), ends, request, devices)
 

@@ -179,6 +179,17 @@ def test_a_variable_that_is_shorter_than_its_dimension_is_named(tmp_path: Path) 
         FORMAT.open(str(path), "short")
 
 
+def test_the_only_variable_may_be_an_enumeration(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("n", 3)
+        kind = file.createEnumType(np.uint8, "colour", {"RED": 1, "BLUE": 2})
+        file.createVariable("v", kind, ("n",), fill_value=1)[:] = [2, 1, 2]
+    with pytest.raises(FormatError, match=r"x\.nc::v: its elements are enum"):
+        reblock.open(tmp_path / "x.nc")
+    reblock.repartition(tmp_path / "x.nc", tmp_path / "x.zarr")
+    assert reblock.open_dataset(tmp_path / "x.zarr").read_table("v").tolist() == [2, 1, 2]
+
+
 def test_fill_values_follow_the_rules(tmp_path: Path) -> None:
     plain = Schema((4,), np.dtype("<f4"), (2,))
     assert FORMAT.adapt(plain, ()).fill_value == np.float32(netCDF4.default_fillvals["f4"])

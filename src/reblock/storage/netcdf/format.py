@@ -140,13 +140,15 @@ class NetcdfFormat:
             return FORMAT3.open(path, inner, allow, medium=medium)
         opened = _survey(path, "", allow, medium)
         name = "/".join(parts_of(inner))
-        table = opened.tree.tables.get(name)
-        if table is not None:
-            raise FormatError(f"{path}::{name}: {table.why}")
         if any(group.startswith(name) for group in opened.tree.groups if name and name in opened.tree.groups):
             inside = [one for one in opened.tree.arrays if one.startswith(f"{name}/")]
             raise FormatError(f"{path}::{name} is a group: add ::NAME, one of {', '.join(inside[:10])}")
-        return opened.array(choose_variable(path, [*opened.tree.arrays, *opened.tree.tables], name))
+        chosen = choose_variable(path, [*opened.tree.arrays, *opened.tree.tables], name)
+        table = opened.tree.tables.get(chosen)
+        if table is not None:
+            why = table.why or f"its elements are {table.kind}, which is copied as part of a dataset"
+            raise FormatError(f"{path}::{chosen}: {why}")
+        return opened.array(chosen)
 
     def open_tree(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> TreeStore:
         """All variables below a group."""
