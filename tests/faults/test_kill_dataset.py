@@ -96,4 +96,5 @@ def test_killed_at_every(rig: Rig, source: Path, kind: str, target: str) -> None
     when = 1
     while kill_at(rig, next(places), target, when, want, (kind,)):
         when += 1
-    assert when > 20 or (target != "y.zarr" and when > 2)
+    # A Zarr group has a rename for the description of each node; a file has one at its end.
+    assert when > (2 if target != "y.zarr" else VARIABLES if kind == "rename" else 20)
