@@ -146,7 +146,9 @@ def test_workers_of_a_stopped_run_stop_and_another_machine_goes_on(bucket: str, 
 
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="needs faketime")
-@pytest.mark.parametrize("skew", ["-4m", "+4m", "+3h"])
+@pytest.mark.parametrize(
+    "skew", [pytest.param("-4m", marks=pytest.mark.faults), "+4m", pytest.param("+3h", marks=pytest.mark.faults)]
+)
 def test_clocks_that_are_wrong(bucket: str, s3: S3Server, tmp_path: Path, skew: str) -> None:
     """A client whose clock is wrong neither takes a valid lock nor loses its own; the server may refuse it."""
     np.save(tmp_path / "x.npy", np.arange(64, dtype="u2"))
