@@ -178,7 +178,11 @@ class ObjectMedium:
         mark = uuid4().hex
         attributes = {} if mode == "overwrite" else {_MARK: mark}
 
+        tries = 0
+
         def put() -> str | None:
+            nonlocal tries
+            tries += 1
             # A request that is repeated may outlive the lease.
             self._writable(key)
             made = obstore.put(self.store, path, data, mode=mode, attributes=attributes, use_multipart=False)
@@ -188,6 +192,8 @@ class ObjectMedium:
         try:
             tag = self.send(key, "write", put, urgent=urgent)
         except FileExistsError:
+            if tries == 1:
+                raise
             # The response to an earlier try may have been lost.
             with suppress(FileNotFoundError):
                 there = self.send(key, "read", lambda: obstore.get(self.store, path))
