@@ -216,6 +216,7 @@ def test_a_journal_without_a_request_is_told() -> None:
     found = find_journal("y.zarr")
     assert found is not None
     header = {key: value for key, value in found.header.items() if key != "request"}
+    os.unlink(found.log.key)
     Journal.create(partial(FileLog.create, found.log.key), header)
     with pytest.raises(UnfinishedError, match="repeat the command"):
         reblock.resume("y.zarr")

@@ -13,7 +13,8 @@ from reblock.posix import require_posix
 if TYPE_CHECKING:
     from reblock.advisor.advice import Advice
     from reblock.api.advice import advise
-    from reblock.api.array import DEFAULT_MEMORY, Array, open
+    from reblock.api.array import Array, open
+    from reblock.api.array_tasks import divide
     from reblock.api.blocks import merge, merge_format, split, split_format
     from reblock.api.compare import info, verify
     from reblock.api.compare_datasets import DatasetVerdict
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from reblock.api.extract.reading import Extraction
     from reblock.api.formats import FormatInfo, formats
     from reblock.api.job import Job
+    from reblock.api.machine import DEFAULT_MEMORY
     from reblock.api.planfile import load_plan, save_plan
     from reblock.api.planning import plan, plan_array
     from reblock.api.recording import record
@@ -57,6 +59,7 @@ __all__ = [
     "connect",
     "create",
     "create_replicas",
+    "divide",
     "extract",
     "find_job",
     "formats",
@@ -84,7 +87,9 @@ __all__ = [
 require_posix()
 
 _HOMES = {
-    **dict.fromkeys(("DEFAULT_MEMORY", "Array", "open"), "reblock.api.array"),
+    **dict.fromkeys(("Array", "open"), "reblock.api.array"),
+    "DEFAULT_MEMORY": "reblock.api.machine",
+    "divide": "reblock.api.array_tasks",
     **dict.fromkeys(("merge", "merge_format", "split", "split_format"), "reblock.api.blocks"),
     "extract": "reblock.api.extract.extracting",
     **dict.fromkeys(("FormatInfo", "formats"), "reblock.api.formats"),

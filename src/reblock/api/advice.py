@@ -15,7 +15,7 @@ from reblock.advisor.price import GOALS, Pricing
 from reblock.advisor.proportional import DEFAULT_CHUNK_BYTES
 from reblock.advisor.search import Bounds
 from reblock.api.access import find_pattern
-from reblock.api.array import DEFAULT_MEMORY, Array, ArraySource, open_array
+from reblock.api.array import Array, ArraySource, open_array
 from reblock.api.devices import AUTO_DEVICE, find_device, find_devices
 from reblock.api.machine import parse_memory
 from reblock.api.planning import plan_array
@@ -114,7 +114,7 @@ def advise(
     _refuse_empty(subject.axes.shape)
     location = subject.location or None
     pattern = find_pattern(access, log, subject.axes, location=location, model=model)
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     question = _question(subject, pattern, block_size, objective, shards, _device(device, subject, memory_bytes))
     question = replace(question, copies=copies, media=media, media_goal=goal)
     advice = consider(question, location or f"an array of {chunk_text(subject.axes.shape)}")

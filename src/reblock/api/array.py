@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from reblock.api.access_log import AccessLog, location_name
 from reblock.api.joining import joined_source
-from reblock.api.machine import cores, parse_memory
+from reblock.api.machine import DEFAULT_MEMORY, cores, parse_memory
 from reblock.api.spreading import DisksGiven, allowed_folders
 from reblock.engine import View, load
 from reblock.errors import DiskError, InfeasibleError, ReblockError, UsageError, option
@@ -33,8 +33,6 @@ from reblock.units import parse_size
 
 #: What locations of replicas start with.
 REPLICAS = "replicas:"
-#: The default memory budget.
-DEFAULT_MEMORY = "1GiB"
 #: How often a region is read whose chunks are replaced meanwhile.
 _MOST_ATTEMPTS = 20
 #: Copies of a chunk that an update takes: elements, stored bytes, and buffers of the library that moves them.
@@ -203,7 +201,7 @@ def open_array(
     source: ArraySource, format: str | None, allow_external: Sequence[Where], memory: str | int | None = None
 ) -> Array:
     """`open` for functions that call the format `from_format`."""
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     if isinstance(source, Array):
         if memory is None:
             return source

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.array import DEFAULT_MEMORY, Array
+from reblock.api.array import Array
 from reblock.api.described import describe_dataset
-from reblock.api.machine import parse_memory
+from reblock.api.machine import DEFAULT_MEMORY, parse_memory
 from reblock.errors import ReblockError, UsageError, option
 from reblock.model import TableSchema, TreeStore
 from reblock.render.tree import tree_text
@@ -154,7 +154,7 @@ def open_dataset(
     """
     if isinstance(allow_external, str | os.PathLike):
         raise UsageError(f"allow_external is a list of folders, not {allow_external!r}")
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     try:
         return Dataset(
             registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external)), "", memory_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
+from reblock.api.array import ArraySource, open_array
 from reblock.api.changing import DECIDED, check_type, find_base, find_patch
 from reblock.api.conversion import converted_schema
 from reblock.api.dataset import Dataset
@@ -126,6 +126,8 @@ class Request:
     """The axis of the existing target along which the source is appended."""
     into_region: Ranges | None = None
     """The region of the existing target that the source replaces."""
+    workers: int | None = None
+    """Processes of this machine that will share its memory; they are not part of what is remembered."""
 
     def __post_init__(self) -> None:
         if self.access is not None and self.chunks is None:
@@ -145,7 +147,7 @@ class Request:
     @property
     def memory_bytes(self) -> int:
         """The memory budget in bytes."""
-        return parse_memory(DEFAULT_MEMORY if self.memory is None else self.memory)
+        return parse_memory(self.memory, self.workers)
 
     @property
     def scratch_bytes(self) -> int | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reblock.advisor.striping import striping_advice
 from reblock.api.devices import Devices
-from reblock.api.machine import engine_notes, memory_notes
+from reblock.api.machine import engine_notes, memory_limit, memory_notes
 from reblock.engine import View
-from reblock.model import Cost, Format, Plan, Schema
+from reblock.model import Cost, Foreseeable, Format, Plan, Schema
 from reblock.planner import Decision
 from reblock.render import text
 from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
-from reblock.storage.location import Location
+from reblock.storage.location import Location, absolute
+from reblock.storage.media.mounts import is_lustre
+from reblock.storage.media.registry import target_medium
 from reblock.units import format_seconds, format_size
 
 
@@ -40,6 +44,8 @@ class Job:
     """What the files that describe the source looked like when it was opened."""
     devices: Devices | None = field(default=None, repr=False, compare=False)
     """The devices that it was planned for, which learn from its run."""
+    workers: int | None = None
+    """Processes of this machine that share its memory; None = one."""
 
     def __repr__(self) -> str:
         one = "shapes" if self.source is None else self.source.store.location
@@ -67,7 +73,23 @@ class Job:
             return (*self.schema.notes, *advice)
         if not getattr(self.format, "resumes", True):
             advice += ("after a kill, the target is not continued but made again: its format cannot do otherwise",)
-        return (*self.schema.notes, *advice, *memory_notes(self.decision.problem.memory_bytes), *engine_notes())
+        return (*self.schema.notes, *advice, *self._memory_notes(), *self._striping_notes(), *engine_notes())
+
+    def _striping_notes(self) -> tuple[str, ...]:
+        """Advice on striping, if the target is made on Lustre."""
+        if self.target is None or self.format is None or not target_medium(self.target.path).is_local:
+            return ()
+        folder = os.path.dirname(absolute(self.target.path.rstrip("/"))) or "/"
+        if not is_lustre(folder):
+            return ()
+        layout = self.format.layout(self.schema)
+        if not isinstance(self.format, Foreseeable):
+            return (striping_advice(folder, layout.nbytes, 1),)
+        return (striping_advice(folder, layout.object_bytes, layout.objects.count),)
+
+    def _memory_notes(self) -> tuple[str, ...]:
+        given = self.demands.memory_bytes is not None
+        return memory_notes(self.decision.problem.memory_bytes, given=given, workers=self.workers)
 
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
         """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""
@@ -83,4 +105,7 @@ class Job:
             region = self.source.region
             made["problem"]["region"] = [list(pair) for pair in zip(region.start, region.stop, strict=True)]
             made["problem"]["transpose"] = list(self.source.axes)
+        limit = memory_limit()
+        made["problem"]["memory_limit_bytes"] = None if limit is None else limit.bytes
+        made["problem"]["memory_limit_source"] = None if limit is None else limit.source
         return {**made, "notes": list(self.notes)}

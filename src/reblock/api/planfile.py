@@ -46,7 +46,9 @@ _DATASETS = ("include", "exclude", "skip_unsupported")
 _KINDS = {"memory": int, "scratch_limit": int, "scratch_objects": int, "checksum": bool, "unsafe_cast": bool}
 #: Options that a plan decides, and that are refused beside one.
 DECIDED = tuple(
-    one.name for one in fields(Request) if one.name not in (*_PLACES, "shape", "source_chunks", "source_codec")
+    one.name
+    for one in fields(Request)
+    if one.name not in (*_PLACES, "shape", "source_chunks", "source_codec", "workers")
 )
 
 

@@ -69,6 +69,7 @@ def plan(
     stack: str | None = None,
     append_along: str | int | None = None,
     into_region: Ranges | None = None,
+    workers: int | None = None,
 ) -> AnyJob:
     """Plan a repartition without touching the target: the plan, its exact cost, and the alternatives.
 
@@ -83,9 +84,10 @@ def plan(
     are never written; `"none"` = without one.
 
     `checksum` appends a checksum of each chunk to the target's codec, so that every reader detects damage. The memory
-    budget is 1 GiB by default. `access` names the reads that the target is to serve, for chunks, shards and a chunk
-    order that are `auto`. `disks` are folders over which the files of a block folder are spread, as `placement` says:
-    `round-robin`, `range`, `four-way` or `random`.
+    budget is 1 GiB by default; under a limit of SLURM or of a control group it is at most half of that limit, divided
+    by the `workers` of this machine that will run the plan. `access` names the reads that the target is to serve, for
+    chunks, shards and a chunk order that are `auto`. `disks` are folders over which the files of a block folder are
+    spread, as `placement` says: `round-robin`, `range`, `four-way` or `random`.
 
     With `append_along`, the target is an existing array, and the source is appended to it along that axis; with
     `into_region`, the source replaces that region of it. Both change whole chunks, shards or blocks only, and
@@ -210,6 +212,7 @@ def _array_job(decision: Decision, ends: Ends, request: Request, devices: Device
         demands=request.demands,
         files=ends.files,
         devices=devices,
+        workers=request.workers,
     )
 
 
@@ -270,4 +273,5 @@ def _job(decision: Decision, ends: Ends, request: Request, devices: Devices) -> 
         demands=request.demands,
         files=ends.files,
         devices=devices,
+        workers=request.workers,
     )

@@ -25,6 +25,8 @@ from reblock.storage.location import Location, absolute
 RUN_OPTIONS = ("scratch", "digest", "overwrite")
 #: Arguments that describe a source without files: such a plan cannot be run.
 _SHAPES = ("shape", "source_chunks", "source_codec")
+#: Arguments that are not remembered.
+_FORGOTTEN = (*_SHAPES, "workers")
 _DEVICES = ("device", "target_device", "scratch_device")
 _USUAL = {
     "strategy": "auto",
@@ -40,7 +42,7 @@ def remember(
 ) -> dict[str, Any]:
     """The request that a plan was made for: arguments as they were given, and what became of some of them."""
     given = {
-        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _SHAPES},
+        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _FORGOTTEN},
         "memory": asked.memory_bytes,
         "scratch_limit": asked.scratch_bytes,
         "allow_external": tuple(asked.allow_external),
@@ -80,7 +82,7 @@ def remember_dataset(asked: Request, source: TreeStore, target: Location | None)
     """The request that the plans of a dataset were made for."""
     where = Location.parse(source.location)
     given = {
-        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _SHAPES},
+        **{one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _FORGOTTEN},
         "memory": asked.memory_bytes if asked.memory is not None else None,
         "scratch_limit": asked.scratch_bytes,
         "source": str(Location(absolute(where.path), where.inner)),

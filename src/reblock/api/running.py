@@ -28,6 +28,8 @@ from reblock.runs.apart import check_apart
 from reblock.runs.attempt import Attempt
 from reblock.runs.disks import new_folders
 from reblock.runs.installing import check_bases
+from reblock.runs.member_attempt import MemberAttempt
+from reblock.runs.members import ArrayMember
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.scratch import kept_folder
 from reblock.runs.source import Files, first_change
@@ -59,6 +61,8 @@ class RunOptions:
     """Whether digest sums are computed."""
     crew: Crew | None = None
     """Other processes that carry out the plan; None = this one does."""
+    member: ArrayMember | None = None
+    """The member of a job array that this process is; None = it does the whole job."""
 
 
 @overload
@@ -74,6 +78,7 @@ def run(
     executor: Any = ...,
     workers: int | None = ...,
     cluster: str | None = ...,
+    array_task: str | None = ...,
 ) -> Report: ...
 @overload
 def run(
@@ -88,6 +93,7 @@ def run(
     executor: Any = ...,
     workers: int | None = ...,
     cluster: str | None = ...,
+    array_task: str | None = ...,
 ) -> DatasetReport: ...
 def run(
     job: AnyJob,
@@ -101,6 +107,7 @@ def run(
     executor: Any = None,
     workers: int | None = None,
     cluster: str | None = None,
+    array_task: str | None = None,
 ) -> AnyReport:
     """Execute a job: read the source, write the target, report the cost.
 
@@ -115,7 +122,17 @@ def run(
     `workers` processes of this machine, a Dask `cluster` (`tcp://HOST:PORT`, or `local:N`) or an `executor` (a Dask
     Client, or any `concurrent.futures.Executor`) carry out the tasks of the plan, each within the memory budget. They
     must see source and target under the same names.
+
+    With `array_task="i/n"`, this process is member i of a job array of n processes that make the target together. It
+    does its share of the tasks and returns; the last one publishes. The report's `array_task` says what is left.
     """
+    if array_task is not None:
+        if executor or workers or cluster:
+            raise UsageError(f"{option('array_task')} is one process of many: leave out workers and clusters")
+        members = import_module("reblock.api.array_tasks")
+        how = RunOptions(overwrite, exist_ok, scratch, digest, member=ArrayMember.parse(array_task))
+        done: AnyReport = members.run_member(job, how, progress, cancelled)
+        return done
     if not (executor or workers or cluster):
         return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, cancelled)
     # Processes and clusters take long to load.
@@ -131,11 +148,11 @@ def run(
 def _run(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> AnyReport:
     began = perf_counter()
     uneven: UnevenError | None = None
-    job, attempt = _prepare(job, how, cancelled)
+    job, attempt = prepare(job, how, cancelled)
     if progress is not None:
-        attempt.meter = _meter(job, progress)
+        attempt.meter = meter_of(job, progress)
     if attempt.is_done:
-        return _report(job, attempt, began)
+        return report_of(job, attempt, began)
     load = Load.now()
     with attempt.staging:
         try:
@@ -146,7 +163,7 @@ def _run(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled: Cal
         for work, one in zip(attempt.works, jobs_of(job).values(), strict=True):
             if one.devices is not None and not work.resumed:
                 one.devices.leave(one.decision, work.measured, load)
-        return _report(job, attempt, began)
+        return report_of(job, attempt, began)
     name = "" if attempt.current is None else attempt.current.name
     uneven_job = jobs_of(job)[name]
     whole = choose_whole(uneven_job.source, uneven_job.decision)
@@ -173,7 +190,7 @@ def adopt(
 ) -> DatasetJob: ...
 def adopt(job: AnyJob, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> AnyJob:
     """The job as `run` will execute it: with the plan of an unfinished run in its place, if there is one."""
-    return _prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
+    return prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
 
 
 def check(
@@ -189,7 +206,7 @@ def check(
     The arguments are those of `run`. The check covers the target and anything in its place, an unfinished run and its
     lock, the permission to write, the free space, and the plan itself.
     """
-    return _prepare(job, RunOptions(overwrite, exist_ok, scratch, digest))[1].look()
+    return prepare(job, RunOptions(overwrite, exist_ok, scratch, digest))[1].look()
 
 
 def repartition(
@@ -224,7 +241,7 @@ def repartition_array(
     return run(job, overwrite=overwrite, scratch=scratch, exist_ok=exist_ok, digest=digest, progress=progress)
 
 
-def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[AnyJob, Attempt]:
+def prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[AnyJob, Attempt]:
     """A job and an attempt at it; raises if anything that is known without the lock prevents it.
 
     If there is an unfinished run of the same problem, both have its plans.
@@ -259,7 +276,8 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
         check_apart(job.source, job.target, places)
     if isinstance(job, DatasetJob) and not changes:
         dataset = DatasetWork(job.source, job.tree, job.target.inner, copied(job.tables), job.memory_bytes)
-    attempt = Attempt(
+    attempt = _attempt_of(
+        how.member,
         works,
         job.target,
         job.format,
@@ -287,6 +305,14 @@ def _prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambd
     if job.target is not None and job.target.inner and not adds and stored is None and not attempt.is_done:
         _alone(job.target)
     return job, attempt
+
+
+def _attempt_of(member: ArrayMember | None, *arguments: Any, **more: Any) -> Attempt:
+    if member is None:
+        return Attempt(*arguments, **more)
+    attempt = MemberAttempt(*arguments, **more)
+    attempt.join(member)
+    return attempt
 
 
 def _allowed(job: AnyJob) -> list[str]:
@@ -318,7 +344,8 @@ def copied(tables: Sequence[TableWork]) -> list[TableWork]:
     return [TableWork(one.name, one.ranges) for one in tables]
 
 
-def _meter(job: AnyJob, progress: Progress) -> Meter:
+def meter_of(job: AnyJob, progress: Progress) -> Meter:
+    """The meter of a job."""
     passes = [
         (prod(one.decision.problem.shape), sweep.source, sweep.target)
         for one in jobs_of(job).values()
@@ -335,7 +362,8 @@ def _request(job: AnyJob, how: RunOptions) -> dict[str, Any]:
     return {**made, **({} if how.digest else {"digest": False}), **({"overwrite": True} if how.overwrite else {})}
 
 
-def _report(job: AnyJob, attempt: Attempt, began: float) -> AnyReport:
+def report_of(job: AnyJob, attempt: Attempt, began: float) -> AnyReport:
+    """The report of an attempt that began at a time of `perf_counter`."""
     seconds = perf_counter() - began
     if isinstance(job, Job):
         (work,) = attempt.works

@@ -323,6 +323,13 @@ planning = _together(
     ]
 )
 
+array_task = click.option(
+    "--array-task",
+    metavar="i/n",
+    help="Be member i, from 0, of a job array of n processes that make DST together: do a share of the tasks; the last "
+    "member publishes. In a SLURM script: $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
+)
+
 
 def _whole_number(option: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reblock.engine.report import Report
-from reblock.render import datasets, text
+from reblock.render import datasets, runs, text
 
 if TYPE_CHECKING:
     from reblock.api.dataset_job import AnyJob
@@ -16,6 +16,8 @@ def text_of(report: AnyReport, job: AnyJob) -> str:
     """The report for people."""
     from reblock.api.job import Job
 
+    if report.array_task is not None:
+        return runs.share(report)
     if isinstance(report, Report) and isinstance(job, Job):
         return text.report(report, job.decision)
     if isinstance(report, Report) or isinstance(job, Job):

@@ -13,8 +13,8 @@ from uuid import uuid4
 import dask.array as da
 import numpy as np
 
-from reblock.api.array import DEFAULT_MEMORY, ArraySource, open_array
-from reblock.api.machine import parse_memory
+from reblock.api.array import ArraySource, open_array
+from reblock.api.machine import DEFAULT_MEMORY, parse_memory
 from reblock.api.request import parse_codec, target_schema
 from reblock.dask.buffers import AUTO
 from reblock.dask.cluster import check_path

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reblock.api.array import DEFAULT_MEMORY
-from reblock.api.machine import parse_memory
+from reblock.api.machine import DEFAULT_MEMORY, parse_memory
 from reblock.dask.buffers import AUTO, BufferPlan, check_strategy
 from reblock.dask.chain import chain_buffers
 from reblock.dask.graphs import finish, flat_keys, plain_graph, settled_graph

@@ -12,8 +12,7 @@ import dask
 from dask.base import is_dask_collection
 from dask.highlevelgraph import HighLevelGraph
 
-from reblock.api.array import DEFAULT_MEMORY
-from reblock.api.machine import parse_memory
+from reblock.api.machine import DEFAULT_MEMORY, parse_memory
 from reblock.dask.buffers import AUTO, check_strategy
 from reblock.dask.cluster import Optimizer, check_workers, count_workers
 from reblock.dask.optimizing import make_run, optimized

@@ -33,6 +33,8 @@ class DatasetReport:
     """Conversions and other things worth knowing."""
     engine: str = ""
     """The engine that moved the bytes."""
+    array_task: Mapping[str, Any] | None = None
+    """The part of a member of a job array, if the run was one: its tasks, and the members that are not done."""
 
     @property
     def tasks(self) -> int:
@@ -85,6 +87,7 @@ class DatasetReport:
             "notes": list(self.notes),
             "arrays": arrays,
             "tables": dict(self.tables),
+            **({} if self.array_task is None else {"array_task": dict(self.array_task)}),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -116,6 +117,8 @@ class Report:
     """Measurements of each pass."""
     engine: str = ""
     """The engine that moved the bytes: `compiled`, or `numpy` if the compiled one cannot be used."""
+    array_task: Mapping[str, Any] | None = None
+    """The part of a member of a job array, if the run was one: its tasks, and the members that are not done."""
 
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"
@@ -134,6 +137,7 @@ class Report:
             "times": self.times.to_json(),
             "engine": self.engine,
             "notes": list(self.notes),
+            **({} if self.array_task is None else {"array_task": dict(self.array_task)}),
         }
 
 

@@ -108,6 +108,16 @@ class Workspace(Protocol):
     def scratch(self) -> str:
         """Key of the folder for intermediate arrays."""
 
+    # ---------------------------------------------------------------- members of a job array
+    def segment(self, number: int) -> Workspace:
+        """The part of one member of a job array: a workspace inside this one, with its own lock, log and scratch."""
+
+    def segments(self) -> list[int]:
+        """Numbers of members that have such a part, ascending."""
+
+    def remove_segments(self) -> None:
+        """Remove the parts of all members."""
+
     # ---------------------------------------------------------------- the lock
     @property
     def is_there(self) -> bool:

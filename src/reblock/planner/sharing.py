@@ -42,7 +42,7 @@ _MULTIPLES, _MOST_BLOCKS = (1, 2, 4, 8), 8
 def share(plan: Plan, problem: Problem, workers: int) -> Plan:
     """The plan with enough tasks for some workers, as far as its target's objects allow; it still fits the budget."""
     passes = plan.passes
-    if workers > 1 and not plan.interleaved:
+    if workers > 1 and not plan.interleaved and 0 not in plan.shape:
         devices = plan.along(*problem.devices)
         sides = plan.sides(problem.source, problem.target)
         passes = tuple(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -130,57 +129,6 @@ def verdict(source: str, target: str, found: Mapping[str, Any]) -> str:
         values = [clip(plain(str(first[side])), 40) for side in ("source", "target")]
         lines.append(f"  first at [{place}] of the source: {values[0]} there, {values[1]} in the target")
     return "\n".join([*map(plain, lines), *(f"  {plain(difference)}" for difference in found["differences"])])
-
-
-def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
-    """The state of an unfinished run, from the result of `reblock.status`."""
-    if found is None:
-        return plain(f"{target}: complete, there is no unfinished run")
-    boxes = f"{format_count(found['finished_boxes'])} of {plural(found['boxes'], 'write box', 'write boxes')}"
-    size = f"{format_size(found['finished_bytes'])} of {format_size(found['bytes'])}"
-    pairs = [
-        ("state", f"running: {found['running']}" if found["running"] else found["state"]),
-        ("finished", f"{boxes}, {size} of the target"),
-        ("started", found["started"]),
-        ("source", found["source"]),
-        ("options", " ".join(_words(found["options"]))),
-        ("strategy", f"{found['strategy']}, {format_size(found['memory_bytes'])} of memory"),
-        ("staging", found["staging"]),
-    ]
-    if found.get("disks"):
-        pairs.append(("disks", ", ".join(found["disks"])))
-    if found["scratch"]:
-        pairs.append(("scratch", found["scratch"]))
-    if found["arrays"]:
-        arrays = found["arrays"]
-        done = sum(one["finished_boxes"] == one["boxes"] for one in arrays.values())
-        now = next((name for name, one in arrays.items() if one["finished_boxes"] < one["boxes"]), None)
-        pairs.insert(1, ("arrays", f"{done} of {len(arrays)} written" + (f", then {now}" if now is not None else "")))
-    if not found["running"]:
-        leftovers = "only leftovers: " if found["state"] == "complete" else ""
-        words = f"{leftovers}`reblock resume {target}` resumes it, `reblock clean {target}` removes it"
-        if found["state"] == "committed":
-            words = f"`reblock resume {target}` moves the rest of its chunks into place; it can no longer be discarded"
-        pairs.append(("to do", words))
-    return "\n".join([plain(found["target"]), *fields([(name, plain(text)) for name, text in pairs])])
-
-
-def _words(options: Mapping[str, Any]) -> Iterator[str]:
-    """Options in the notation of the command line; a device given by its figures is shown by name."""
-    for name, value in options.items():
-        option = "--" + name.removesuffix("_format").replace("_", "-")
-        if isinstance(value, bool):
-            yield option if value else option.replace("--", "--no-")
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            yield f"{option} {shlex.quote(str(one.get('name') if isinstance(one, Mapping) else one))}"
-
-
-def removed(target: str, paths: Sequence[str]) -> str:
-    """The paths that `reblock.clean` has removed."""
-    if not paths:
-        return plain(f"{target}: no unfinished run, nothing was removed")
-    return "\n".join([plain(f"{target}: removed"), *(f"  {plain(path)}" for path in paths)])
 
 
 # ---------------------------------------------------------------- the problem

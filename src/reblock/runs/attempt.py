@@ -35,6 +35,7 @@ from reblock.runs.inside import announce
 from reblock.runs.installing import change_header, changes_of, check_bases, install, last_job
 from reblock.runs.journal import Journal
 from reblock.runs.making import Making
+from reblock.runs.members import absorb, members_of, require_idle
 from reblock.runs.meter import Meter
 from reblock.runs.scratch import kept_folder, remove_kept
 from reblock.runs.sources import Sources
@@ -77,6 +78,10 @@ class Attempt:
     """Whether a target that the same job has already made is accepted."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """The caller's request, so that `resume` needs no options."""
+    members: int | None = None
+    """Number of members of a job array that make the target together; None = this process makes it."""
+    settled: bool = False
+    """Whether those have finished all boxes just now."""
     is_done: bool = False
     """Whether an earlier run had done everything."""
     sums: str | None = None
@@ -153,6 +158,8 @@ class Attempt:
     def look(self) -> list[str]:
         """Notes on how `run` would begin; raises what it would raise, and touches nothing."""
         self.staging.workspace.look()
+        if self.members is None:
+            require_idle(self.staging.workspace, self.target.path)
         boxes, done = 0, [0] * len(self.works)
         if self.is_made():
             return self.notes
@@ -162,7 +169,7 @@ class Attempt:
                     return [f"a change of {self.target} is committed: a run would complete it"]
                 if self.staging.is_published(journal):
                     return [f"{self.target} is already complete: a run would only remove leftovers of the last one"]
-                found = finished_parts(journal)
+                found = finished_parts(journal, self.staging.workspace)
                 boxes, done = sum(one.finished_boxes for one in found), [one.finished_bytes for one in found]
         self._check_place()
         notes = self._check_room(done, boxes > 0)
@@ -173,9 +180,12 @@ class Attempt:
 
     def run(self) -> None:
         """Make the target, or continue making it."""
+        require_idle(self.staging.workspace, self.target.path)
         journal = self._find()
         if journal is not None:
             self._follow(journal)
+            if members_of(journal):
+                absorb(self.staging.workspace, journal)
         if journal is not None and (self.staging.is_published(journal) or self.staging.is_committed(journal)):
             sums = (journal.complete() or {}).get("digest")
             self._take_over(sums, journal.done(), "an earlier run only had to clean up")
@@ -403,6 +413,8 @@ class Attempt:
             "request": dict(self.request),
         }
         header |= change_header(patches_of(self.format))
+        if self.members is not None:
+            header |= {"members": self.members}
         return self.staging.begin_journal(header)
 
     def _remove_scratch(self) -> None:
@@ -428,6 +440,7 @@ class Attempt:
             problem=self._problem,
             check_room=self._check_room,
             remove_scratch=self._remove_scratch,
+            settled=self.settled,
             notes=self.notes,
         )
         try:

@@ -180,6 +180,10 @@ class Journal:
                 found.clear()
         return found
 
+    def has(self, note: str) -> bool:
+        """Whether a line of this name was added."""
+        return any(note in line for _, line in self._notes)
+
     def complete(self) -> dict[str, Any] | None:
         """The line on the finished target, or None."""
         found = None

@@ -92,6 +92,8 @@ class Making:
     """Checks the space for what is missing: finished bytes of each array, and whether any box is finished."""
     remove_scratch: Callable[[], None]
     """Removes the intermediate arrays outside the staging folder."""
+    settled: bool = False
+    """Whether members of a job array have finished all boxes just now, so that none has to be read back."""
     sums: str | None = None
     """Digest of the whole."""
     notes: list[str] = field(default_factory=list)
@@ -182,6 +184,7 @@ class Making:
         lasts = [work.first + work.last for work in self.works]
         begun = not journal.begun().isdisjoint(lasts) or bool(journal.done())
         if begun and not self._trust(journal, ledger):
+            self.staging.workspace.remove_segments()
             ledger.note(forget=lasts, remade=True)
             begun = False
         if not begun:
@@ -221,7 +224,9 @@ class Making:
                 return False
             sweep, part = work.plan.passes[work.last], journal.part(work.first, work.last + 1)
             side = destination_of(store, sweep, self.staging.workspace.reach, self._disks.roots)
-            finished, sums, failed = find_finished(part, work.last, sweep, side, work.plan.memory_bytes, self.cancelled)
+            finished, sums, failed = find_finished(
+                part, work.last, sweep, side, work.plan.memory_bytes, self.cancelled, settled=self.settled
+            )
             ledger.trust(work.first + work.last, finished, sums)
             self._failed += failed
         return True

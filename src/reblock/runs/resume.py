@@ -27,10 +27,12 @@ def find_finished(
     memory_bytes: int,
     cancelled: Cancelled,
     needless: Integers | None = None,
+    *,
+    settled: bool = False,
 ) -> tuple[Numbers, Sums, int]:
     """Finished boxes of a pass, the sums of their elements, and the number that did not match the journal.
 
-    Boxes that are no longer needed are not checked.
+    Boxes that are no longer needed are not checked. Boxes that were `settled` just now are not read back.
     """
     good: list[Integers] = []
     sums: list[Integers] = []
@@ -39,7 +41,7 @@ def find_finished(
         asked = group if needless is None else group.without(needless)
         if cancelled():
             raise KeyboardInterrupt
-        holds = _holds(asked, sweep, side, memory_bytes, cancelled)
+        holds = _holds(asked, sweep, side, memory_bytes, cancelled, settled=settled)
         good.append(asked.boxes[holds])
         bad.append(asked.boxes[~holds])
         if asked.sums is not None:
@@ -59,12 +61,12 @@ def find_finished(
 
 
 def _holds(
-    group: Group, sweep: Pass, side: Destination, memory_bytes: int, cancelled: Cancelled
+    group: Group, sweep: Pass, side: Destination, memory_bytes: int, cancelled: Cancelled, *, settled: bool
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     holds = np.zeros(group.boxes.size, bool)
     if side.alone and group.stamps is not None:
         holds = stamps(side.medium.stamps(_paths(side, sweep, group.boxes))) == group.stamps
-    elif group.sums is None:
+    elif group.sums is None or settled:
         return ~holds
     if group.sums is not None:
         places = np.flatnonzero(~holds).tolist()

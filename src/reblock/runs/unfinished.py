@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from reblock.errors import DiskError, ExternalError, FormatError, StorageError, UsageError, command
+from reblock.model import Plan
 from reblock.model.medium import Medium
+from reblock.model.workspace import Workspace
 from reblock.runs.disks import listed_folders, settle_disks
 from reblock.runs.identity import began_with_object
 from reblock.runs.inside import place_inside
 from reblock.runs.installing import install
 from reblock.runs.journal import Journal
+from reblock.runs.members import ENDED, ArrayMember, MemberProgress, members_of, require_idle, segments
 from reblock.runs.numbers import Numbers
 from reblock.runs.scratch import is_kept_folder, remove_kept
 from reblock.runs.staging import Staging, target_name
@@ -83,6 +86,8 @@ class Unfinished:
     """The options that were given, by the names of arguments."""
     arrays: dict[str, ArrayProgress]
     """How far each array of a dataset is, by name; empty if the target is one array."""
+    members: list[MemberProgress]
+    """How far each member of a job array is; empty if the run is not one."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `reblock status --json`."""
@@ -108,7 +113,8 @@ def status(target: Where) -> Unfinished | None:
 def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinished:
     header, plans = journal.header, journal.header["plans"]
     has_scratch = any(plan["scratch"] for plan in plans)
-    arrays = finished_parts(journal)
+    arrays, members = finished_parts(journal, staging.workspace), _members(staging.workspace, journal)
+    holder = holder or next((one.running for one in members if one.running), None)
     return Unfinished(
         target=str(Location(absolute(staging.target), header["target"])),
         source=header["request"].get("source", "an object of another program" if began_with_object(header) else ""),
@@ -126,6 +132,7 @@ def _describe(staging: Staging, journal: Journal, holder: str | None) -> Unfinis
         disks=list(header.get("disks") or []),
         options={key: value for key, value in journal.header.get("request", {}).items() if key not in _ENDS},
         arrays={} if "" in header["problem"]["arrays"] else {one.name: one for one in arrays},
+        members=members,
     )
 
 
@@ -135,6 +142,27 @@ def _state(staging: Staging, journal: Journal, holder: str | None) -> str:
     if staging.is_committed(journal):
         return "committed"
     return "complete" if staging.is_published(journal) else "stopped"
+
+
+def _members(workspace: Workspace, journal: Journal) -> list[MemberProgress]:
+    """How far each member of a job array is."""
+    if not (count := members_of(journal)):
+        return []
+    begun: dict[int, tuple[str | None, bool, int]] = {}
+    for number, segment in segments(workspace):
+        holder = segment.holder()
+        with segment.looking() as log:
+            own = Journal.open(log)
+            boxes = 0 if own is None else sum(len(group.boxes) for group in own.groups())
+            begun[number] = holder, own is not None and own.has(ENDED), boxes
+    plans = [Plan.from_json(one) for one in journal.header["plans"]]
+    found = []
+    for number in range(count):
+        holder, ended, boxes = begun.get(number, (None, False, 0))
+        state = "running" if holder else "done" if ended else "stopped" if number in begun else "waiting"
+        tasks = sum(map(len, ArrayMember(number, count).shares(plans)))
+        found.append(MemberProgress(number, state, holder, tasks, boxes))
+    return found
 
 
 def clean(target: Where) -> list[str]:
@@ -154,6 +182,7 @@ def remove_unfinished(staging: Staging) -> list[str]:
     if not staging.is_there:
         return []
     with staging:
+        require_idle(staging.workspace, str(staging.target))
         try:
             journal = staging.find_journal()
         except FormatError:
@@ -259,12 +288,18 @@ def _names(medium: Medium, folder: str) -> list[str]:
     return [name for name in found if not name.startswith(".")] + list(filter(None, map(target_name, found)))
 
 
-def finished_parts(journal: Journal) -> list[ArrayProgress]:
-    """How far each array is."""
+def finished_parts(journal: Journal, workspace: Workspace | None = None) -> list[ArrayProgress]:
+    """How far each array is; with a workspace, members of a job array count too."""
     counts = journal.header["boxes"]
     found: list[list[Any]] = [[] for _ in counts]
     for group in journal.groups():
         found[group.number].append(group.boxes)
+    for _, segment in segments(workspace) if workspace is not None and members_of(journal) else ():
+        with segment.looking() as log:
+            own = Journal.open(log)
+            for group in own.groups() if own is not None else ():
+                if group.number < len(found):
+                    found[group.number].append(group.boxes)
     done = [len(Numbers.of(np.concatenate(some))) if some else 0 for some in found]
     for number in journal.dropped():
         done[number] = counts[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from reblock.api.array import DEFAULT_MEMORY, Array, ArraySource, open_array
+from reblock.api.array import Array, ArraySource, open_array
 from reblock.api.extract.masks import mask_regions, parse_mask
 from reblock.api.extract.reading import Extraction, RegionReader
 from reblock.api.extract.regions import (
@@ -72,7 +72,7 @@ def extract(
     """
     one_of(option("result"), result, RESULTS)
     one_of(option("outside"), outside, ("keep", "fill"))
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     array = open_array(source, from_format, allow_external)
     found = _find(array, regions, spheres, sphere_files, masks, memory_bytes, allow_external)
     plain = all(one.inside is None for one in found) or outside == "keep"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.advisor.price import Pricing
-from reblock.api.array import DEFAULT_MEMORY, Array
+from reblock.api.array import Array
 from reblock.api.devices import known_device
 from reblock.api.machine import cores, parse_memory
 from reblock.api.replicas.record import ReplicaSet, lock_path, metadata_hash, read_set
@@ -166,7 +166,7 @@ def open_replicas(folder: str, memory: str | int | None = None) -> ReplicaArray:
     if not copies:
         hold.release()
         raise CorruptError(f"{folder}: no copy can be read: {'; '.join(damaged)}")
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     return ReplicaArray(
         copies[0].store,
         memory_bytes,

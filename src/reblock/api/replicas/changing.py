@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.api.array import DEFAULT_MEMORY, Array, ArraySource, open_array
+from reblock.api.array import Array, ArraySource, open_array
 from reblock.api.machine import cores, parse_memory
 from reblock.api.replicas.array import CopyStore, ReplicaArray, open_copy, open_replicas
 from reblock.api.replicas.record import (
@@ -99,7 +99,7 @@ def update_replicas(folder: Where, source: ArraySource, *, region: Ranges, memor
     The source has the shape and type of the replicas. Chunks outside of the region are linked, not copied.
     """
     path, array = os.fspath(folder), open_array(source, None, ())
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     read_set(path)
     with changing(path):
         old = open_replicas(path, memory_bytes)
@@ -236,7 +236,7 @@ def write_chunk(store: Store, index: tuple[int, ...], elements: npt.NDArray[Any]
 def repair_replicas(folder: Where, *, memory: str | int | None = None) -> Repair:
     """Read every chunk of every copy, and make those that are damaged or missing again from the other copies."""
     path = os.fspath(folder)
-    memory_bytes = parse_memory(DEFAULT_MEMORY if memory is None else memory)
+    memory_bytes = parse_memory(memory)
     read_set(path)
     checked, mended, lost = 0, list[str](), list[str]()
     with changing(path):

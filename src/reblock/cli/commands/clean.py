@@ -26,7 +26,7 @@ def command(target: str, as_json: bool) -> None:
     Refused while the run is active.
     """
     from reblock import api
-    from reblock.render import text
+    from reblock.render import runs
 
     removed = api.clean(target)
-    emit({"removed": removed} if as_json else text.removed(target, removed))
+    emit({"removed": removed} if as_json else runs.removed(target, removed))

@@ -39,6 +39,7 @@ from reblock.errors import DiskError, ReblockError
 @click.option("--shape", metavar="LENGTHS", help="Plan without an array: its shape.")
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks.")
 @click.option("--source-codec", metavar="CODEC", help="Its codec.  [default: none, any byte run can be read]")
+@options.array_task
 # A plan writes nothing, but accepts the options of `run`.
 @click.option("--scratch", hidden=True)
 @click.option("--overwrite", is_flag=True, hidden=True)
@@ -61,6 +62,7 @@ def command(
     overwrite: bool,
     exist_ok: bool,
     no_digest: bool,
+    array_task: str | None,
     save: str | None,
     everything: bool,
     as_json: bool,
@@ -78,6 +80,8 @@ def command(
 
     source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     job = api.plan(source, target, **options.given(wanted))
+    if array_task is not None:
+        job = api.divide(job, array_task)
     notes: list[str] = []
     if target is not None:
         try:

@@ -30,12 +30,12 @@ def command(target: str, quiet: bool, as_json: bool) -> None:
     """
     from reblock import api
     from reblock.cli.reports import both_of, text_of
-    from reblock.render import text
+    from reblock.render import runs
 
     found = api.find_job(target)
     if found is None:
         if as_json or not quiet:
-            emit({"unfinished": None} if as_json else text.unfinished(target, None))
+            emit({"unfinished": None} if as_json else runs.unfinished(target, None))
         return
     job, running = found
     with stoppable(quiet=quiet) as cancelled:

@@ -69,6 +69,7 @@ _NOTHING = "a dry run: nothing was written"
     metavar="ADDRESS",
     help="Let the workers of a Dask cluster do the work: tcp://HOST:PORT, tls://HOST:PORT, or local:N.",
 )
+@options.array_task
 @click.option("--dry-run", is_flag=True, help="Make every check of a run, show the plan, and write nothing.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
 @options.storage
@@ -84,6 +85,7 @@ def command(
     no_digest: bool,
     workers: int | None,
     cluster: str | None,
+    array_task: str | None,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -102,14 +104,17 @@ def command(
     """
     from reblock import api
     from reblock.api.joining import joined_source
+    from reblock.api.machine import local_workers
     from reblock.cli.reports import both_of, text_of
 
     source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     given = options.given(wanted)
     if plan_file is None:
-        job = api.plan(source, target, **given)
+        job = api.plan(source, target, **given, workers=local_workers(workers, cluster))
     else:
         job = api.load_plan(plan_file, source, target, **options.beside_plan(given))
+    if array_task is not None:
+        job = api.divide(job, array_task, replan=plan_file is None)
     if dry_run:
         notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
         document = job.to_json()
@@ -117,7 +122,7 @@ def command(
         if as_json or not quiet:
             emit(document if as_json else job.explain(notes=[*notes, _NOTHING]))
         return
-    job = api.adopt(job, scratch=scratch, exist_ok=exist_ok, overwrite=overwrite)
+    job = api.adopt(job, scratch=scratch, exist_ok=exist_ok or array_task is not None, overwrite=overwrite)
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             report = api.run(
@@ -130,6 +135,7 @@ def command(
                 cancelled=cancelled,
                 workers=workers,
                 cluster=cluster,
+                array_task=array_task,
             )
         # Still inside `stoppable`: the run is done, so it is reported and the exit code is 0.
         if as_json or not quiet:

@@ -27,10 +27,10 @@ def command(target: str, as_json: bool) -> None:
     Nothing is changed. `reblock resume DST` continues the run, `reblock clean DST` discards it.
     """
     from reblock import api
-    from reblock.render import text
+    from reblock.render import runs
 
     found = api.status(target)
     if as_json:
         emit({"unfinished": None if found is None else found.to_json()})
     else:
-        emit(text.unfinished(target, None if found is None else found.to_json()))
+        emit(runs.unfinished(target, None if found is None else found.to_json()))

@@ -9,6 +9,7 @@ from reblock.engine.pipeline.execute import execute
 from reblock.engine.report import Measured
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
+from reblock.errors import UsageError
 from reblock.model import Index, Plan, Store
 
 
@@ -29,16 +30,22 @@ def execute_plan(
     scratch: ScratchArrays,
     *,
     watch: Watch | None = None,
+    tasks: Iterable[Index] | None = None,
 ) -> list[Measured]:
-    """Carry out a plan; returns one measurement per pass."""
+    """Carry out a plan, or some of its tasks; returns one measurement per pass.
+
+    Only the tasks of one pass, or of passes that interleave, can be carried out without the others.
+    """
     watch, view = watch or Watch(), view.as_planned(plan)
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
-        run_tasks(plan, view, store, scratch, measured, None, watch)
+        if tasks is not None and len(plan.passes) > 1:
+            raise UsageError("some tasks of several passes, one after the other, cannot be carried out alone")
+        run_tasks(plan, view, store, scratch, measured, tasks, watch)
         return measured
     last = plan.passes[-1]
     done = watch.ledger.finished(len(plan.passes) - 1) if watch.ledger else ()
-    for task in last.tasks.indices():
+    for task in last.tasks.indices() if tasks is None else tasks:
         boxes = [last.writes.number(index) for index in last.writes.touching(last.tasks.box(task))] if done else []
         if not done or any(number not in done for number in boxes):
             run_tasks(plan, view, store, scratch, measured, [task], watch)

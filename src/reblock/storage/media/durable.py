@@ -135,7 +135,23 @@ def rename_new(old: Name, new: Name) -> None:
         return
     if not new.is_free:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new.name)
-    old.rename(new)
+    if old.is_folder or not _is_linked(old, new):
+        old.rename(new)
+
+
+def _is_linked(old: Name, new: Name) -> bool:
+    """Give a file an unused name in two steps, of which the first is exclusive on NFS too; False if that is impossible.
+
+    FileExistsError if the name exists.
+    """
+    try:
+        os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        return False
+    os.unlink(old.name, dir_fd=old.folder)
+    return True
 
 
 def exchange(one: Name, two: Name) -> bool:

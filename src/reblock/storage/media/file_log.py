@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from reblock.errors import FormatError
+from reblock.errors import FormatError, LockedError
+from reblock.storage.media.durable import Name, rename_new
 from reblock.storage.media.files import disk_errors, flush, flush_data, open_regular, sync, write_file
 
 #: The longest line that is read.
@@ -23,14 +24,17 @@ class FileLog:
 
     @classmethod
     def create(cls, key: str, line: bytes, *, at: int | None = None) -> FileLog:
-        """A new, durable log; it exists with its whole first line or not at all."""
+        """A new, durable log; it exists with its whole first line or not at all. Of several processes, one makes it."""
         draft = key + ".new"
         with disk_errors("create", key):
             old, new = (draft, key) if at is None else (os.path.basename(draft), os.path.basename(key))
             with suppress(FileNotFoundError):
                 os.unlink(old, dir_fd=at)
             write_file(draft, line, at=at)
-            os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
+            try:
+                rename_new(Name(at, old), Name(at, new))
+            except FileExistsError:
+                raise LockedError(f"{key} was made by another run just now: try again") from None
             if at is not None:
                 flush(at)
         if at is None:

@@ -5,6 +5,7 @@
     memory://a/scan.zarr/.reblock/lock               names the run that works here; made only if it does not exist
     memory://a/scan.zarr/.reblock/journal/00000000   the log, an object for each line
     memory://a/scan.zarr/.reblock/scratch/0/…        intermediate arrays
+    memory://a/scan.zarr/.reblock/member-0002/…      the lock, log and scratch of one member of a job array
     memory://a/scan.zarr/c/0/0                       chunks of the unfinished array
     memory://a/scan.zarr/zarr.json                   its metadata, which publishes it
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +31,7 @@ from reblock.model.workspace import TargetMedium
 from reblock.storage.media.small import RUN_FOLDER, read_whole
 
 _JOURNAL, _LOCK, _SCRATCH = "journal", "lock", "scratch"
+_MEMBER = re.compile(r"member-(\d{4,})")
 #: The most bytes of one line of a log, and of a lock.
 _LONGEST, _LOCK_BYTES = 1 << 30, 4096
 #: What media say of a key that leads nowhere.
@@ -172,10 +175,32 @@ class KeyWorkspace:
         self._medium = medium
         self.target = self.array = target.rstrip("/")
         self.parent = self.target.rpartition("/")[0]
-        self.folder = self.reach = self.place = f"{self.target}/{RUN_FOLDER}"
-        self.journal, self.lock, self.scratch = (f"{self.folder}/{name}" for name in (_JOURNAL, _LOCK, _SCRATCH))
         self.left: list[str] = []
         self._began = self._published = False
+        self._use(f"{self.target}/{RUN_FOLDER}")
+
+    def _use(self, folder: str) -> None:
+        self.folder = self.reach = self.place = folder
+        self.journal, self.lock, self.scratch = (f"{folder}/{name}" for name in (_JOURNAL, _LOCK, _SCRATCH))
+
+    # ---------------------------------------------------------------- members of a job array
+    def segment(self, number: int) -> Self:
+        """The prefix of one member."""
+        made = type(self)(self._medium, self.target)
+        made._use(f"{self.folder}/member-{number:04}")  # noqa: SLF001 - another of the same class
+        return made
+
+    def segments(self) -> list[int]:
+        """Members that have a prefix."""
+        with suppress(FileNotFoundError):
+            names = [name for name, _ in self._medium.entries(self.folder)]
+            return sorted(int(found[1]) for name in names if (found := _MEMBER.fullmatch(name)))
+        return []
+
+    def remove_segments(self) -> None:
+        """Remove the prefixes of all members."""
+        for number in self.segments():
+            self._medium.remove_folder(f"{self.folder}/member-{number:04}")
 
     # ---------------------------------------------------------------- the lock
     @property
@@ -285,6 +310,7 @@ class KeyWorkspace:
         if is_there(self._medium, self.scratch):
             removed.append(self.scratch)
         self._medium.remove_folder(self.scratch)
+        self.remove_segments()
         self._remove_log()
         return removed
 

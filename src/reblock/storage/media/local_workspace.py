@@ -8,6 +8,7 @@
       array       the future target
       scratch     intermediate arrays
       replaced    an old target during its removal, if two folders cannot be swapped in one step
+      member-0002 the lock, log and scratch of one member of a job array
     .scan.zarr.reblock-done
                   the log of a finished run, while the folder is being removed
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +36,7 @@ from reblock.storage.media.lock import FileLock, who_holds
 from reblock.storage.media.private import PrivateFolder
 
 _ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
+_MEMBER = re.compile(r"member-(\d{4,})")
 #: The longest part of the target's name that the folder's name repeats, in bytes.
 _LONGEST = 200
 
@@ -48,14 +51,37 @@ class LocalWorkspace:
         self.target = target.rstrip("/") or "/"
         parent, name = os.path.split(os.path.abspath(self.target))
         self.parent = parent
-        self.folder = os.path.join(parent, f".{_shortened(name)}.reblock")
-        self.place = self.folder
-        self.done = f"{self.folder}-done"
-        self.journal = os.path.join(self.folder, _JOURNAL)
-        self.lock = os.path.join(self.folder, _LOCK)
-        self._held = FileLock(self.lock)
         self._removed = False
         self.left: list[str] = []
+        self._use(os.path.join(parent, f".{_shortened(name)}.reblock"))
+
+    def _use(self, folder: str) -> None:
+        self.folder, self.place, self.done = folder, folder, f"{folder}-done"
+        self.journal = os.path.join(folder, _JOURNAL)
+        self.lock = os.path.join(folder, _LOCK)
+        self._held = FileLock(self.lock)
+
+    # ---------------------------------------------------------------- members of a job array
+    def segment(self, number: int) -> LocalWorkspace:
+        """The folder of one member."""
+        made = LocalWorkspace(self.target)
+        made._use(os.path.join(self.folder, f"member-{number:04}"))
+        return made
+
+    def segments(self) -> list[int]:
+        """Members that have a folder."""
+        folder = PrivateFolder.find(self.folder)
+        if folder is None:
+            return []
+        try:
+            return sorted(int(found[1]) for name in folder.names() if (found := _MEMBER.fullmatch(name)))
+        finally:
+            folder.close()
+
+    def remove_segments(self) -> None:
+        """Remove the folders of all members."""
+        for name in filter(_MEMBER.fullmatch, self._held.folder.names()):
+            self._held.folder.remove(name)
 
     # ---------------------------------------------------------------- paths for those who open files below
     @property
@@ -257,7 +283,8 @@ def _is_array(name: str) -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    return _is_array(name) or name in (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
+    known = (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
+    return _is_array(name) or name in known or _MEMBER.fullmatch(name) is not None
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 
 #: Where Linux lists what is mounted.
 _MOUNTS = "/proc/self/mountinfo"
@@ -35,6 +37,27 @@ def is_network(path: str) -> bool:
     number = _number(path)
     found = None if number is None else _mounted(number)
     return found is not None and found[2].removeprefix("fuse.") in _NETWORK
+
+
+def is_lustre(path: str, mounts: str = _MOUNTS) -> bool:
+    """Whether a path, which need not exist, is on a Lustre file system; `mounts` is the system's list."""
+    here, longest, kind = os.path.realpath(path), -1, ""
+    for _, mount_point, found in _listed(mounts):
+        inside = here == mount_point or here.startswith(mount_point.rstrip("/") + "/")
+        # A later line covers an earlier one of the same place.
+        if inside and len(mount_point) >= longest:
+            longest, kind = len(mount_point), found
+    return kind == "lustre"
+
+
+def _listed(mounts: str) -> Iterator[tuple[str, str, str]]:
+    """Number, mount point and type of each file system in a list; none if there is no list."""
+    with suppress(OSError), open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            before, _, after = line.partition(" - ")
+            fields, more = before.split(), after.split()
+            if len(fields) > 4 and len(more) > 1:
+                yield fields[2], _plain(fields[4]), more[0]
 
 
 def _number(path: str) -> str | None:

@@ -70,7 +70,8 @@ class ObjectMedium:
         self._folders: set[str] = set()
         self._known: dict[str, tuple[float, Status, str | None]] = {}
         self._written: dict[str, tuple[int, int]] = {}
-        self._leases: dict[str, Lease | FollowedLease] = {}
+        # By target and lock.
+        self._leases: dict[tuple[str, str], Lease | FollowedLease] = {}
         self._is_there = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -212,7 +213,7 @@ class ObjectMedium:
         if root != self.name or not path or key.endswith("/"):
             invalid = OSError(errno.EINVAL, f"a key must begin with {self.name}/ and end in a name")
             raise DiskError.wrap(invalid, doing="writing", path=key)
-        for target, lease in list(self._leases.items()):
+        for (target, _), lease in list(self._leases.items()):
             if key.startswith(f"{target}/") or key == target:
                 lease.check()
         return path
@@ -333,18 +334,19 @@ class ObjectMedium:
         """A local folder, from which a file is uploaded."""
         return UploadWorkspace(self, target, folder)
 
-    def hold(self, target: str, lease: Lease | FollowedLease | None) -> None:
-        """Let objects below a target be written only while a lease is valid."""
+    def hold(self, target: str, lease: Lease | FollowedLease | None, lock: str | None = None) -> None:
+        """Let objects below a target be written only while a lease is valid; None ends that of one lock, or of all."""
         with self._lock:
-            if lease is None:
-                self._leases.pop(target, None)
-            else:
-                self._leases[target] = lease
+            if lease is not None:
+                self._leases[target, lease.terms.lock] = lease
+                return
+            for key in [one for one in self._leases if one[0] == target and lock in (None, one[1])]:
+                del self._leases[key]
 
     def follow(self, terms: LeaseTerms) -> None:
         """Do so while the owner of a lease, another process, renews it."""
         with self._lock:
-            known = self._leases.get(terms.target)
+            known = self._leases.get((terms.target, terms.lock))
         if known is None or (isinstance(known, FollowedLease) and known.terms.owner != terms.owner):
             self.hold(terms.target, FollowedLease(self, terms))
 

@@ -135,7 +135,7 @@ class ObjectWorkspace(KeyWorkspace):
         finally:
             if lease is not None:
                 lease.end()
-            self._objects.hold(self.target, None)
+            self._objects.hold(self.target, None, self.lock)
 
     def _remove_folder(self) -> None:
         """Remove the run's own objects, the lock last."""

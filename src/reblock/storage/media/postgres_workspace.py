@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
 
-from reblock.errors import LockedError, ReblockError, StorageError
+from reblock.errors import LockedError, ReblockError, StorageError, UsageError, option
 from reblock.storage.media.keys import KeyWorkspace
 from reblock.storage.media.postgres_connections import Connection, connect, database_errors, lock_number
 from reblock.storage.media.postgres_url import NAME_MARK, split_key
@@ -86,6 +86,10 @@ class PostgresWorkspace(KeyWorkspace):
         self.parent = f"{self._url}{NAME_MARK}{above}" if above else self._url
         self._number = lock_number(f"run {self._name}")
         self._held: Connection | None = None
+
+    def segment(self, number: int) -> Self:  # noqa: ARG002 - there is none
+        """Refused: members would need locks of their own on the server."""
+        raise UsageError(f"{self.target}: job arrays cannot write into PostgreSQL; leave out {option('array_task')}")
 
     # ---------------------------------------------------------------- the lock
     @property

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
-from reblock.errors import DiskError, ReblockError
+from reblock.errors import DiskError, ReblockError, UsageError, option
 from reblock.model.medium import FOLDER
 from reblock.storage.media.keys import KeyLog
 from reblock.storage.media.object_upload import PartUpload, mark_of, upload
@@ -70,6 +70,10 @@ class UploadWorkspace(ObjectWorkspace):
         self.place, self.parent = place, os.path.dirname(place)
         self.reach = reach or place
         self.array, self.scratch = os.path.join(self.reach, _ARRAY), os.path.join(self.reach, _SCRATCH)
+
+    def segment(self, number: int) -> Self:  # noqa: ARG002 - there is none
+        """Refused: other machines do not see the folder."""
+        raise UsageError(f"{self.target}: one machine builds a file; leave out {option('array_task')}, or write zarr")
 
     # ---------------------------------------------------------------- the lock
     @property
