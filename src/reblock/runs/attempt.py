@@ -394,7 +394,7 @@ class Attempt:
         if self.staging.workspace.has_target and not self.staging.workspace.swaps:
             where = self.staging.medium.name
             self.notes.append(f"the old array is removed before the new one is written: {where} cannot swap arrays")
-        header = {
+        header: dict[str, Any] = {
             "problem": self._problem,
             "plans": [plan.to_json() for plan in self.plans],
             "target": self.target.inner,
