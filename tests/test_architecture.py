@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reblock"
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
-PLANNING = ("errors", "units", "geometry", "model", "cost", "passes", "strategies", "planner", "advisor")
+PLANNING = ("errors", "units", "geometry", "model", "cost", "passes", "strategies", "planner", "advisor", "simulation")
 
 
 def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:

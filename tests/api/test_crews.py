@@ -165,6 +165,13 @@ def test_wrong_crews(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("shape", [(0,), (4, 0), ()])
+def test_tasks_of_nothing_are_not_cut(shape: tuple[int, ...]) -> None:
+    chunks = tuple(max(length, 1) for length in shape)
+    job = reblock.plan(shape=shape, dtype="u2", source_chunks=chunks, chunks=chunks, codec="zstd:1")
+    assert share(job.plan, job.decision.problem, 8).passes[-1].tasks.count == (0 if shape else 1)
+
+
 @pytest.mark.parametrize("workers", [2, 3, 7, 64])
 @pytest.mark.parametrize(("before", "after"), [((70, 70), (50, 50)), ((128, 1), (1, 128)), ((200, 200), (10, 10))])
 def test_tasks_are_cut_for_workers(workers: int, before: tuple[int, ...], after: tuple[int, ...]) -> None:

@@ -53,10 +53,27 @@ def test_only_an_older_plan_is_replaced() -> None:
     assert Path("p.json").read_text() == "{}"
 
 
-def test_a_plan_without_a_source_cannot_be_saved() -> None:
-    job = reblock.plan(shape=(4, 4), dtype="u1", source_chunks=(2, 2), chunks=(4, 1))
-    with pytest.raises(UsageError, match="only a plan for a stored array"):
+def test_a_plan_without_a_source_is_saved_but_not_run() -> None:
+    job = reblock.plan(shape=(30, 40, 50), dtype="u2", source_chunks=(30, 40, 50), chunks=(10, 10, 10))
+    reblock.save_plan(job, "p.json")
+    with pytest.raises(UsageError, match="made from shapes alone"):
+        reblock.load_plan("p.json", "x.npy", "z.zarr")
+
+
+def test_a_plan_by_the_count_of_the_papers_is_not_saved() -> None:
+    job = reblock.plan(shape=(4, 4), dtype="u1", source_chunks=(2, 2), chunks=(4, 1), memory_model="held")
+    with pytest.raises(UsageError, match="counts all allocated memory"):
         reblock.save_plan(job, "p.json")
+
+
+def test_a_plan_file_of_an_older_version_still_runs(bits: np.ndarray[Any, Any]) -> None:
+    document = saved()
+    del document["problem"]
+    Path("p.json").write_text(json.dumps(document))
+    reblock.run(reblock.load_plan("p.json", "x.npy", "z.zarr"))
+    assert np.array_equal(reblock.open("z.zarr")[...], bits)
+    with pytest.raises(UsageError, match="save it again"):
+        reblock.simulate("p.json")
 
 
 def test_another_source_or_target_is_refused() -> None:

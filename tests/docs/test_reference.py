@@ -150,6 +150,7 @@ def paths(document: Any, before: str = "") -> set[str]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.zeros((8, 9), "f4"))
+    reblock.save_plan(reblock.plan("x.npy", "x.zarr", chunks=(4, 4)), "p.json")
     return tmp_path
 
 
@@ -161,6 +162,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["info"], "info x.npy"),
         (["verify"], "verify x.npy x.npy"),
         (["advise"], "advise x.npy --access cubes,maps --media 2"),
+        (["simulate"], "simulate p.json"),
         (["clean"], "clean x.npy"),
         (["error"], "info nowhere"),
     ],

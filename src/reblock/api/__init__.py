@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from reblock.api.replicas.making import create_replicas
     from reblock.api.resumption import find_job, resume
     from reblock.api.running import adopt, check, repartition, run
+    from reblock.api.simulating import simulate
     from reblock.api.verdict import Difference, Verdict
     from reblock.engine.dataset_report import DatasetReport
     from reblock.runs.unfinished import Unfinished, clean, status
@@ -77,6 +78,7 @@ __all__ = [
     "resume",
     "run",
     "save_plan",
+    "simulate",
     "split",
     "split_format",
     "status",
@@ -112,6 +114,7 @@ _HOMES = {
     **dict.fromkeys(("repair_replicas", "update_replicas"), "reblock.api.replicas.changing"),
     **dict.fromkeys(("adopt", "check", "repartition", "run"), "reblock.api.running"),
     **dict.fromkeys(("find_job", "resume"), "reblock.api.resumption"),
+    "simulate": "reblock.api.simulating",
     **dict.fromkeys(("Unfinished", "clean", "status"), "reblock.runs.unfinished"),
 }
 

@@ -5,10 +5,11 @@
     {"reblock_plan": 1,
      "request": {"chunks": "64,64,64", "memory": 1073741824, ...},     the options of the plan, without paths
      "source": {...}, "target": {...},                                 the layouts that it fits
+     "problem": {...},                                                 all that planning knew of them, for `simulate`
      "plan": {...}}
 
-A plan file is untrusted input: its size, depth and numbers are limited, and the plan must fit the source and the
-target, write each element once, and stay within its memory.
+A plan from shapes alone has no request, and cannot be run. A plan file is untrusted input: its size, depth and numbers
+are limited, and the plan must fit the source and the target, write each element once, and stay within its memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -28,7 +30,10 @@ from reblock.api.recall import recalled
 from reblock.api.spreading import DisksGiven
 from reblock.errors import DiskError, FormatError, InfeasibleError, UsageError
 from reblock.geometry.values import integer, members
-from reblock.model import Layout, Plan
+from reblock.model import Device, Layout, Plan, Problem
+from reblock.model.documents import layout_document, read_layout
+from reblock.model.execution import MAX_THREADS
+from reblock.planner import check
 from reblock.storage.checks import parse_json
 from reblock.storage.location import Where
 from reblock.storage.media.local import LOCAL
@@ -56,13 +61,24 @@ def save_plan(job: AnyJob, path: Where) -> None:
     """Save the plan of a job, for `load_plan` and `reblock run --plan`; only an older plan file is replaced."""
     if isinstance(job, DatasetJob):
         raise UsageError("a plan file holds the plan of one array: name an array of the dataset after '::'")
-    if job.source is None or job.format is None or job.decision.problem.held:
-        raise UsageError("only a plan for a stored array that counts all allocated memory can be saved and run")
+    problem = job.decision.problem
+    if problem.held:
+        raise UsageError("only a plan that counts all allocated memory can be saved")
+    source, target = problem.source, problem.target
+    if job.source is not None and job.format is not None:
+        source, target = job.source.as_planned(job.plan).layout, job.format.layout(job.schema)
+    asked = job.request
     document = {
         "reblock_plan": VERSION,
-        "request": {name: value for name, value in (job.request or {}).items() if name not in _PLACES},
-        "source": job.source.as_planned(job.plan).layout.to_json(),
-        "target": job.format.layout(job.schema).to_json(),
+        "request": None if asked is None else {name: one for name, one in asked.items() if name not in _PLACES},
+        "source": source.to_json(),
+        "target": target.to_json(),
+        "problem": {
+            "source": layout_document(source.stored_like(problem.source)),
+            "target": layout_document(target.stored_like(problem.target)),
+            "memory_bytes": problem.memory_bytes,
+            "cores": problem.cores,
+        },
         "plan": job.plan.to_json(),
     }
     where = os.fspath(path)
@@ -88,12 +104,10 @@ def load_plan(
     placement: str | None = None,
 ) -> Job:
     """The job that executes a saved plan on a source and a target; UsageError if it does not fit them."""
-    where = os.fspath(path)
-    try:
-        data = parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)
-        found = members(data, "a plan file", ("reblock_plan", "request", "source", "target", "plan"))
-        integer(found["reblock_plan"], "reblock_plan", least=VERSION, most=VERSION)
+    with _reading(path) as found:
         plan = Plan.from_json(found["plan"])
+        if found["request"] is None:
+            raise UsageError("it was made from shapes alone, so it can be simulated, not run")
         request = replace(
             _request(found["request"]),
             source=source,
@@ -107,6 +121,36 @@ def load_plan(
         ends = find_ends(request)
         _require_fit(plan, ends, found)
         return planned_job(plan, ends, request)
+
+
+def load_problem(path: Where, devices: tuple[Device, Device]) -> tuple[Plan, Problem]:
+    """A saved plan and the problem that it solves, on devices of the source and the target; no array is opened."""
+    with _reading(path) as found:
+        if found.get("problem") is None:
+            raise UsageError("it says too little of its arrays: save it again with this version of reblock")
+        known = members(found["problem"], "problem", ("source", "target", "memory_bytes", "cores"))
+        problem = Problem(
+            read_layout(known["source"], "problem.source"),
+            read_layout(known["target"], "problem.target"),
+            integer(known["memory_bytes"], "problem.memory_bytes", least=1),
+            *devices,
+            cores=integer(known["cores"], "problem.cores", least=1, most=MAX_THREADS),
+        )
+        plan = Plan.from_json(found["plan"])
+        check(plan, problem)
+        return plan, problem
+
+
+@contextmanager
+def _reading(path: Where) -> Iterator[dict[str, Any]]:
+    """The content of a plan file; what is wrong with it is a UsageError that names the file."""
+    where = os.fspath(path)
+    try:
+        data = parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)
+        data.setdefault("problem", None)
+        found = members(data, "a plan file", ("reblock_plan", "request", "source", "target", "problem", "plan"))
+        integer(found["reblock_plan"], "reblock_plan", least=VERSION, most=VERSION)
+        yield found
     except DiskError:
         raise
     except FormatError as error:

@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("nccopy", "h5repack", "transpose", "crop", "reblock", "start", "execute"), "run"),
     **dict.fromkeys(("diff", "compare", "cmp", "check", "equal", "test", "validate", "digest", "hash"), "verify"),
     **dict.fromkeys(("ls", "show", "describe", "inspect", "header", "dump", "ncdump", "h5ls", "h5dump", "cat"), "info"),
-    **dict.fromkeys(("explain", "dry-run", "estimate", "cost", "simulate", "price"), "plan"),
+    **dict.fromkeys(("explain", "dry-run", "estimate", "cost", "price"), "plan"),
     **dict.fromkeys(("progress", "state", "ps", "list", "jobs"), "status"),
     **dict.fromkeys(("abort", "cancel", "rm", "remove", "delete", "cleanup", "reset", "purge"), "clean"),
     **dict.fromkeys(("continue", "restart", "retry", "go-on"), "resume"),
@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("benchmark", "calibrate", "race"), "bench"),
     **dict.fromkeys(("advice", "recommend", "suggest", "optimize", "optimise", "tune", "chunks"), "advise"),
     **dict.fromkeys(("autocomplete", "complete", "shell"), "completion"),
+    **dict.fromkeys(("predict", "model", "forecast", "scale"), "simulate"),
 }
 #: Our option for each name that other programs use.
 OPTIONS: Mapping[str, str] = {

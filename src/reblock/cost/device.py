@@ -29,7 +29,7 @@ PRESETS: dict[str, Device] = {
     "nvme": _preset("nvme", 2.5e9, 1.2e9, 40e-6, 80e-6, 200e-6, 12),
     "ssd": _preset("ssd", 0.5e9, 0.45e9, 80e-6, 100e-6, 300e-6, 8),
     "hdd": _preset("hdd", 0.16e9, 0.15e9, 0.004, 0.004, 0.008, 1),
-    "s3": _preset("s3", 0.3e9, 0.2e9, 0.03, 0.03, 0.05, 16),
+    "s3": replace(_preset("s3", 0.3e9, 0.2e9, 0.03, 0.03, 0.05, 16), duplex=True),
     # The optical jukebox of Sarawagi & Stonebraker 1994: two sides of 3.27 GB are mounted, a mount takes ten seconds.
     # Rates and seeks are those of optical drives of the time.
     "jukebox": replace(

@@ -73,11 +73,16 @@ def estimate_pass(sweep: Pass, source: Layout, target: Layout, plan: Plan, devic
 
 def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
     """The factor for writing a step before the next is read, as far as memory does not hold two steps."""
+    return 1.0 + STALL * stalled_part(sweep, source, target, plan)
+
+
+def stalled_part(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
+    """The part of the writes that the next reads wait for, because memory does not hold two steps."""
     behind = behind_bytes(sweep, target)
     room = plan.memory_bytes - planned_flight(sweep, source, target, plan, plan.memory_bytes)
     if sweep.reads.count < 2 or not behind:
-        return 1.0
-    return 1.0 + STALL * min(max(buffer_bytes(sweep, target, room) + behind - room, 0) / behind, 1.0)
+        return 0.0
+    return min(max(buffer_bytes(sweep, target, room) + behind - room, 0) / behind, 1.0)
 
 
 def steady_seconds(plan: Plan, problem: Problem) -> float:
@@ -166,9 +171,9 @@ def pass_seconds(
     *,
     slabs: bool = False,
 ) -> Any:
-    """Time of a pass: reads and writes alternate on one device and overlap on two; the cores work in parallel.
+    """Time of a pass: reads and writes alternate on one device, and overlap on two or on one that is duplex.
 
-    All slabs are fresh memory. ::
+    The cores work in parallel. All slabs are fresh memory. ::
 
         moved   ████████████████████            bytes, opens and jumps on the devices
         worked  ░░██████████                    scattering, decoding, encoding and system calls on all cores
@@ -178,7 +183,8 @@ def pass_seconds(
     reading = moving_seconds(reads, from_device, from_device.read_bytes_per_second, source.stored_part)
     writing = moving_seconds(writes, to_device, to_device.write_bytes_per_second, target.stored_part)
     writing = writing + target.objects.count * to_device.create_seconds / to_device.depth
-    moved = reading + writing if from_device == to_device else _larger(reading, writing)
+    alternate = from_device == to_device and not from_device.duplex
+    moved = reading + writing if alternate else _larger(reading, writing)
     working = _larger(reads.bytes, writes.bytes) / to_device.memory_bytes_per_second
     working = working + reads.bytes / codec_rate(from_device.decode_bytes_per_second, source.codec, encoding=False)
     working = working + writes.bytes / codec_rate(to_device.encode_bytes_per_second, target.codec, encoding=True)

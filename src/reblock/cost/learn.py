@@ -117,7 +117,7 @@ def learn_devices(seen: Observation, devices: tuple[Device, Device], cores: int)
     if seconds < LEAST_SECONDS or max(seen.reads.bytes, seen.writes.bytes) < LEAST_BYTES or moved <= worked:
         return
     parts = [*_reading(seen, devices[0]), *_writing(seen, devices[1])]
-    if devices[0] != devices[1]:
+    if devices[0] != devices[1] or devices[0].duplex:
         # The device that threads waited for is the one that took so long.
         parts = [part for part in parts if part.side == (seen.write_seconds > seen.read_seconds)]
     whole = sum(part.seconds for part in parts)

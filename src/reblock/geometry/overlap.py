@@ -150,21 +150,25 @@ def _count(starts: Ints, memory: Axis, objects: Axis, units: Axis | None, repeat
     """Count the pairs of the memory blocks with these starts, each `repeats` times or once."""
     if not starts.size:
         return Overlap(0, 0, 0, 0)
+    return Overlap(*(_sum(numbers, repeats) for numbers in overlap_each(starts, memory, objects, units)))
+
+
+def overlap_each(starts: Ints, memory: Axis, objects: Axis, units: Axis | None) -> tuple[Ints, Ints, Ints, Ints]:
+    """The fields of `Overlap` for each of the memory blocks with these starts."""
     ends = memory.starts(memory.indices(starts) + 1)
     first, last = objects.indices(starts), objects.indices(ends - 1)
     if units is None:
         begins, stops = starts, ends
-        touched = _sum(ends - starts, repeats)
+        touched = ends - starts
     else:
         unit_first, unit_last = units.indices(starts), units.indices(ends - 1)
         begins, stops = _stored_bounds(units, unit_first, unit_last)
-        touched = _sum(unit_last - unit_first + 1, repeats)
+        touched = unit_last - unit_first + 1
     object_begins, object_stops = _stored_bounds(objects, first, last)
     low = first + (object_begins < begins)
     high = last - (object_stops > stops)
-    whole = _sum(np.maximum(high - low + 1, 0), repeats)
-    pairs = _sum(last - first + 1, repeats)
-    return Overlap(whole, pairs - whole, touched, _sum(stops - begins, repeats))
+    whole = np.maximum(high - low + 1, 0)
+    return whole, last - first + 1 - whole, touched, stops - begins
 
 
 def _sum(numbers: Ints, repeats: Ints | None) -> int:

@@ -23,6 +23,15 @@ def integer(value: Any, name: str, *, least: int = 0, most: int = MAX_INTEGER) -
     return value
 
 
+def number(value: Any, name: str, *, least: float = 0.0, most: float = 1e300) -> float:
+    """A number between two limits; booleans and NaN are refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{name} must be a number, not {_shown(value)}")
+    if not least <= value <= most:
+        raise UsageError(f"{name} must be between {least:g} and {most:g}, not {_shown(value)}")
+    return float(value)
+
+
 def integers(value: Any, name: str, *, least: int = 0, most: int = MAX_INTEGER) -> tuple[int, ...]:
     """A list of integers between two limits."""
     return tuple(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from reblock.errors import UsageError
+from reblock.geometry.values import boolean
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Device:
     """Media that are mounted at once."""
     medium_bytes: int = 0
     """Bytes of one medium; 0 = everything is on one."""
+    duplex: bool = False
+    """Whether reads and writes do not delay each other, as in an object store."""
     memory_bytes_per_second: float = 3e9
     """Rate of scattering elements from units into write buffers, all cores."""
     fresh_bytes_per_second: float = 2e9
@@ -69,6 +72,9 @@ class Device:
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name == "name":
+                continue
+            if f.name == "duplex":
+                boolean(value, "device file: duplex")
                 continue
             by_codec = f.name in ("decode_bytes_per_second", "encode_bytes_per_second")
             if by_codec and not (isinstance(value, dict) and all(value.values())):

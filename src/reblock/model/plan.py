@@ -19,12 +19,10 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numpy as np
-
-from reblock.errors import UsageError
 from reblock.geometry import Grid
 from reblock.geometry.axis import MAX_LENGTH
 from reblock.geometry.values import boolean, integer, integers, items, members, permutation, text
+from reblock.model.documents import read_dtype
 from reblock.model.execution import Execution
 from reblock.model.layout import Access, Layout
 from reblock.units import format_size
@@ -188,12 +186,7 @@ class Plan:
 def _scratch_from_json(value: Any, shape: Sequence[int]) -> Layout:
     """The layout of an intermediate array."""
     found = members(value, "scratch", ("chunks", "order", "dtype"))
-    try:
-        dtype = np.dtype(text(found["dtype"], "scratch.dtype"))
-    except (TypeError, ValueError, SyntaxError) as error:
-        raise UsageError(f"scratch.dtype: {error}") from None
-    if dtype.hasobject or dtype.str != found["dtype"]:
-        raise UsageError(f"scratch.dtype must be the text of a plain type such as <f4, not {found['dtype']!r}")
+    dtype = read_dtype(found["dtype"], "scratch.dtype")
     order = permutation(found["order"], "scratch.order", len(shape))
     return Layout.raw(dtype, Grid.from_json(found["chunks"], shape), order)
 

@@ -112,7 +112,8 @@ class _Cutter:
             # Objects that do not divide evenly may leave as many tasks as before, and empty arrays have none.
             found = [one for one in found if one.tasks.count > made.tasks.count]
             best = min(found, key=lambda one: (self._seconds(one), self._seeks(one), self._end(one)), default=None)
-            if best is None:
+            # An array without elements has no tasks, however it is cut.
+            if best is None or best.tasks.count <= made.tasks.count:
                 return
             yield best
             made = best

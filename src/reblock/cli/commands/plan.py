@@ -50,7 +50,7 @@ from reblock.errors import DiskError, ReblockError
     "--save",
     shell_complete=files,
     metavar="P.json",
-    help="Save the plan to a file, for `run --plan`; an older plan file is replaced.",
+    help="Save the plan to a file, for `run --plan` and `simulate`; an older plan file is replaced.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show the passes of every alternative.")
 @options.storage
@@ -91,7 +91,8 @@ def command(
             notes = [f"run would refuse: {Failure.of(known).message}"]
     if save is not None:
         api.save_plan(job, save)
-        notes.append(f"saved: reblock run {shlex.join([str(source), target or 'DST'])} --plan {shlex.quote(save)}")
+        how = "simulate" if source is None else f"run {shlex.join([str(source), target or 'DST'])} --plan"
+        notes.append(f"saved: reblock {how} {shlex.quote(save)}")
     document = job.to_json()
     document["notes"] += notes
     emit(document if as_json else job.explain(everything=everything, notes=notes))

@@ -26,15 +26,10 @@ from reblock.engine.view import View
 from reblock.engine.watch import Watch
 from reblock.errors import DiskError, ReblockError, StorageError, UsageError, option
 from reblock.model import Pass, Plan, Store, TransferMode
+from reblock.model.shares import share_size
 
-#: The most shares of a plan: schedulers remember each of them.
-MAX_SHARES = 2000
-#: Shares for each worker, so that a slow one does not keep the others waiting.
-_SHARES_PER_WORKER = 4
 #: Shares of each worker that are submitted at a time: one is carried out, the next one is there already.
 _SUBMITTED = 2
-#: Seconds that a share is to take at least, where there are enough tasks.
-_LEAST_SECONDS = 1.0
 #: How often each worker may be lost before anything more is finished.
 _MOST_LOSSES = 5
 #: How long running shares may take to end when the run stops.
@@ -126,8 +121,7 @@ class Crew:
         """Tasks in their order, some at a time; those that are finished are left out."""
         sweep, passes = plan.passes[number], 1 if plan.interleaved else len(plan.passes)
         done = watch.ledger.finished(number) if watch.ledger else ()
-        wanted = max(int(seconds / _LEAST_SECONDS), _SHARES_PER_WORKER * self.workers)
-        size = max(-(-sweep.tasks.count // min(wanted, max(MAX_SHARES // passes, 1))), 1)
+        size = share_size(sweep.tasks.count, self.workers, seconds, passes)
         source = None if watch.source is None else watch.source.carried()
         identity, caller = _identity(place), this_host()
         for start in range(0, sweep.tasks.count, size):
