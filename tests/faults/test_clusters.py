@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,7 +51,7 @@ TARGETS: list[tuple[str, dict[str, Any]]] = [
     ("b.zarr", {"chunks": (16, 20, 16), "codec": "zstd:1"}),
     ("c.zarr", {"chunks": (16, 20, 16), "codec": "blosc"}),
     ("d.zarr", {"chunks": (8, 10, 8), "shards": (16, 20, 16), "codec": "zstd:1"}),
-    ("e.zarr", {"chunks": (16, 20, 16), "to": "zarr2"}),
+    ("e.zarr", {"chunks": (16, 20, 16), "to_format": "zarr2"}),
     ("f.npy", {}),
     ("g.h5", {"chunks": (16, 20, 16), "codec": "none"}),
     ("h.h5", {"chunks": "full", "codec": "none"}),
@@ -58,7 +59,7 @@ TARGETS: list[tuple[str, dict[str, Any]]] = [
     ("j.nii", {}),
     ("k.tif", {"codec": "none"}),
     ("l/", {"chunks": (13, 17, 19)}),
-    ("m/", {"chunks": (13, 17, 19), "to": "niblocks"}),
+    ("m/", {"chunks": (13, 17, 19), "to_format": "niblocks"}),
     ("n.zarr", {"chunks": (96, 100, 1), "memory": "64KiB", "strategy": "multipass"}),
 ]
 
@@ -169,3 +170,57 @@ def test_a_scheduler_that_restarts(volume: Path, tmp_path: Path, monkeypatch: py
             one.wait()
     assert restarted.is_set()
     assert report.digest == reblock.verify(volume, target).source_digest
+
+
+def test_dasks_own_security(volume: Path, tmp_path: Path) -> None:
+    """Certificates come from Dask's settings; without them there is one clear line."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files],
+        check=True,
+        capture_output=True,
+    )
+    settings = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(certificate)}
+    for who in ("CLIENT", "SCHEDULER", "WORKER"):
+        settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__CERT"] = str(certificate)
+        settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__KEY"] = str(key)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    address, quiet = f"tls://127.0.0.1:{port}", subprocess.DEVNULL
+    program, secure = [sys.executable, "-m"], os.environ | settings
+    running = [
+        subprocess.Popen(
+            [*program, "dask", *words, "--no-dashboard"], env=os.environ | settings, stdout=quiet, stderr=quiet
+        )
+        for words in (
+            ("scheduler", "--protocol", "tls", "--host", "127.0.0.1", "--port", port),
+            ("worker", address, "--protocol", "tls", "--nworkers", "2", "--nthreads", "1"),
+        )
+    ]
+
+    def run(name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        words = ["run", str(volume), str(tmp_path / name), "--chunks", "16,20,16", "--cluster", address]
+        return subprocess.run(
+            [*program, "reblock", *words], env=environment, capture_output=True, text=True, check=False
+        )
+
+    try:
+        until = monotonic() + 60
+        while (found := run("a.zarr", secure)).returncode and monotonic() < until:
+            sleep(1)
+        assert found.returncode == 0, found.stderr
+        refused = run("b.zarr", dict(os.environ))
+        assert refused.returncode == 1
+        assert "distributed.comm.tls" in refused.stderr
+        assert refused.stderr.strip().count("\n") == 0
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+    assert reblock.verify(volume, tmp_path / "a.zarr").equal
+    assert not (tmp_path / "b.zarr").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -124,10 +125,15 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
     made_here: list[Any] = []
 
     def connect() -> Any:
+        _check_port(cluster)
+        made = distributed.Client.__new__(distributed.Client)
         try:
             # Certificates and keys of tls:// are in Dask's own configuration.
-            made_here.append(distributed.Client(cluster, timeout=_TIMEOUT_SECONDS, set_as_default=False))
-        except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+            made.__init__(cluster, timeout=_TIMEOUT_SECONDS, set_as_default=False)
+            made_here.append(made)
+        except Exception as error:  # noqa: BLE001 - whatever answers there may be no scheduler at all
+            # Otherwise it would say goodbye to nobody, and complain about that when it is deleted.
+            made.status = "closed"
             raise UsageError(f"{option('cluster', cluster)}: {_reason(cluster, error)}") from None
         return made_here[-1]
 
@@ -138,13 +144,28 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
             client.close(timeout=_TIMEOUT_SECONDS)
 
 
+def _check_port(cluster: str) -> None:
+    """UsageError if nothing listens at an address: Dask would try for longer, and then say less."""
+    scheme, _, place = cluster.partition("://")
+    host, colon, port = place.strip("/").rpartition(":")
+    if scheme not in ("tcp", "tls"):
+        return
+    if not colon or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
+        raise UsageError(f"{option('cluster', cluster)}: use {scheme}://HOST:PORT, Dask's usual port is 8786")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise UsageError(f"{option('cluster', cluster)}: the scheduler does not answer: {words}") from None
+
+
 def _reason(cluster: str, error: BaseException) -> str:
     """Why a scheduler cannot be used."""
-    words = " ".join(str(error).split())[:200]
-    if isinstance(error, TypeError | ValueError | RuntimeError):
-        tls = "; Dask's settings distributed.comm.tls name certificate, key and authority"
-        return f"Dask cannot connect: {words}{tls if cluster.startswith('tls') else ''}"
-    return f"the scheduler does not answer within {_TIMEOUT_SECONDS} s: {words}"
+    words = " ".join(f"{error}".split())[:200]
+    if isinstance(error, OSError | TimeoutError):
+        return f"the scheduler does not answer within {_TIMEOUT_SECONDS} s: {words}"
+    tls = "; Dask's settings distributed.comm.tls name certificate, key and authority"
+    return f"Dask finds no scheduler there: {words}{tls if cluster.startswith('tls') else ''}"
 
 
 def _dask_crew(
