@@ -18,10 +18,10 @@ import reblock
 from reblock.api.crews import Facts, look_around
 from reblock.api.dask_crew import check_memory, label_of
 from reblock.engine import Crew, Site, Watch
-from reblock.engine.pipeline.crew import MAX_SHARES
 from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
 from reblock.errors import UsageError
+from reblock.model.shares import MAX_SHARES
 
 DATA = np.random.default_rng(0).integers(0, 60000, (48, 60, 64), "<u2")
 

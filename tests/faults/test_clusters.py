@@ -100,7 +100,7 @@ def killing(cluster: Any, kills: int, folder: Path, files: int) -> Iterator[list
 
 def test_twenty_kills_in_a_job_of_five_hundred_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One share for each task, and a cluster that does not give up its workers.
-    monkeypatch.setattr("reblock.engine.pipeline.crew._LEAST_SECONDS", 1e-6)
+    monkeypatch.setattr("reblock.model.shares.LEAST_SECONDS", 1e-6)
     monkeypatch.setattr("reblock.planner.sharing._LEAST_SECONDS", 1e-6)
     source, target = tmp_path / "x.npy", tmp_path / "a.zarr"
     np.save(source, np.random.default_rng(1).integers(0, 60000, (500, 128, 128), "<u2"))
@@ -122,7 +122,7 @@ def test_twenty_kills_in_a_job_of_five_hundred_tasks(tmp_path: Path, monkeypatch
 
 def test_a_scheduler_that_restarts(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits for it, and submits again what it has forgotten."""
-    monkeypatch.setattr("reblock.engine.pipeline.crew._LEAST_SECONDS", 1e-6)
+    monkeypatch.setattr("reblock.model.shares.LEAST_SECONDS", 1e-6)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
