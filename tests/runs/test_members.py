@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 import reblock
+from reblock.cli.application import application
 from reblock.errors import (
     InfeasibleError,
     Interrupted,
@@ -22,6 +25,7 @@ from reblock.errors import (
     UsageError,
 )
 from reblock.model import Plan
+from reblock.render import runs
 from reblock.runs.adopt import Demands
 from reblock.runs.group_commit import GroupCommit
 from reblock.runs.member_attempt import MemberAttempt
@@ -159,6 +163,9 @@ def test_status_shows_each_member(begun: Path) -> None:
     assert found.finished_boxes == sum(one.finished_boxes for one in found.members)
     assert sum(one.tasks for one in found.members) > 0
     assert found.to_json()["members"][3]["state"] == "waiting"
+    shown = runs.unfinished("y.zarr", found.to_json())
+    assert "4: 2 done (0, 1); 1 stopped (2) with" in shown
+    assert "1 waiting (3)" in " ".join(shown.split())
     with Staging(str(begun)).workspace.segment(2):
         found = reblock.status(begun)
         assert found is not None
@@ -401,3 +408,24 @@ def test_a_medium_of_keys(source: Path, memory_folder: str, digest: str | None) 
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No relative path of a test ends up in the project."""
     monkeypatch.chdir(tmp_path)
+
+
+def test_the_command_line(source: Path, tmp_path: Path) -> None:
+    def reblock_run(*words: str) -> Result:
+        return CliRunner().invoke(application, [*words[:1], str(source), "y.zarr", "--chunks", "16,20,16", *words[1:]])
+
+    planned = reblock_run("plan", "--array-task", "0/4", "--json", "--save", "p.json")
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["passes"][0]["tasks"] >= 4
+    assert reblock_run("run", "--array-task", "0/4", "--dry-run", "--quiet").exit_code == 0
+    assert sorted(os.listdir(tmp_path)) == ["p.json"]
+    bad = reblock_run("run", "--array-task", "4/4")
+    assert bad.exit_code == 1
+    assert "i is from 0 to 3, not 4; with SLURM, use --array=0-3" in bad.output
+    for number in range(4):
+        done = CliRunner().invoke(
+            application, ["run", str(source), "y.zarr", "--plan", "p.json", "--array-task", f"{number}/4", "--json"]
+        )
+        assert done.exit_code == 0, done.output
+        task = json.loads(done.stdout)["array_task"]
+        assert (task["member"], task["published"]) == (number, number == 3)
