@@ -48,6 +48,7 @@ class TestRawFileBlocks(ByName):
     name = "fileblocks:raw:block {index}.raw"
 
 
+@pytest.mark.faults  # like another class here, and slow
 class TestHdf5FileBlocks(ByName):
     name = "fileblocks:hdf5"
 
@@ -99,6 +100,7 @@ class TestNetcdf(ByName):
     name = "netcdf"
 
 
+@pytest.mark.faults  # like another class here, and slow
 class TestNetcdfInner(ByName):
     name = "netcdf"
     inner = "group/array"
