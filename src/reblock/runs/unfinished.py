@@ -257,7 +257,7 @@ def check_known(staging: Staging, target: Where) -> None:
         return
     folder, name = os.path.split(staging.target)
     if not staging.medium.is_local:
-        folder, name = "", staging.target.rpartition("/")[2]
+        folder, name = "", staging.target.removeprefix(_parent(staging)).lstrip("/:")
     near = get_close_matches(name, _names(staging.medium, _parent(staging)), _SHOWN)
     hint = f"; similar names: {', '.join(os.path.join(folder, one) for one in near)}"
     raise UsageError(f"{shown(target)}: there is no such array, and no unfinished run makes it{hint if near else ''}")
@@ -265,7 +265,8 @@ def check_known(staging: Staging, target: Where) -> None:
 
 def _parent(staging: Staging) -> str:
     """The folder of the target, wherever it is built."""
-    return staging.parent if staging.medium.is_local else staging.target.rpartition("/")[0]
+    # A file for an object store is built in a local folder, not where the others are.
+    return staging.medium.workspace(staging.target).parent
 
 
 def _open_any(target: Where) -> None:
