@@ -23,7 +23,7 @@ from reblock.testing.problems import plans, problems
 from simulation.test_tasks import added, cropped
 
 #: No limits of a store.
-FREE = Scenario(gets_per_second=0.0, puts_per_second=0.0)
+FREE = Scenario(gets_per_second=0.0, puts_per_second=0.0, record_seconds=0.0)
 
 
 def lots(seconds: list[float], gets: int = 0, puts: int = 0) -> Stretch:
@@ -145,6 +145,8 @@ def test_prefixes_are_limited_one_by_one() -> None:
     apart = carry_out(spread([(0, 1), (1, 2), (5, 7)], 100), scenario)
     assert apart.seconds == pytest.approx(1.0)
     assert apart.hot_spots == ()
+    later = carry_out(replace(spread([(0, 1), (1, 2), (5, 7)], 100), record_seconds=3.0), replace(scenario, workers=1))
+    assert later.seconds == pytest.approx(10.0)
     huge = carry_out(spread([(0, 2**61), (2**61, 2**62), (0, 2**62)], 100), scenario)
     assert huge.seconds == pytest.approx(1.0)
 
@@ -162,6 +164,22 @@ def test_first_indices_are_prefixes() -> None:
         (k, k + 2) for k in range(9)
     }
     assert all(0 <= low < high <= 10 for one in stretch.lots for low, high in (one.read_prefixes, one.write_prefixes))
+
+
+def test_shares_are_recorded_one_after_the_other() -> None:
+    """With many workers, the process that records what they have finished decides how long the run takes."""
+    some = replace(lots([1.0] * 40), record_seconds=0.5)
+    assert carry_out(some, FREE).seconds == pytest.approx(40.5)
+    many = carry_out(some, replace(FREE, workers=20))
+    assert many.seconds == pytest.approx(1 + 40 * 0.5)
+    assert many.busy_seconds == pytest.approx(40)
+    assert carry_out(some, replace(FREE, workers=2)).seconds == pytest.approx(21)
+    # The first 20 of 200 shares end after a second; then one worker after the other gets another share.
+    longer = carry_out(replace(lots([1.0] * 200), record_seconds=0.5), replace(FREE, workers=20))
+    assert longer.seconds == pytest.approx(1 + 200 * 0.5)
+    failing = carry_out(some, replace(FREE, workers=20, failure_rate=0.3, retries=100))
+    assert failing.completes
+    assert failing.seconds >= 20
 
 
 # ---------------------------------------------------------------- failures and stragglers

@@ -8,12 +8,15 @@ constant, so the next event is the smallest quotient of work that is left and sp
     worker 3  ├────── share 2 ──────┼── share 5 ──┤
               events            ↑
 
-There are at most 2,000 shares, so a petabyte takes as many events as a gigabyte.
+The process that began the run records finished shares one after the other, and only then submits others: two for each
+worker at a time. If it cannot keep up, workers wait. There are at most 2,000 shares, so a petabyte takes as many events
+as a gigabyte.
 """
 
 from __future__ import annotations
 
-from math import expm1, log1p
+from collections import deque
+from math import expm1, inf, log1p
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,8 @@ from reblock.simulation.shares import Lot, Stretch, stretches_of
 
 #: The most attempts of all shares that fail before the simulation gives up.
 MAX_FAILURES = 100_000
+#: Shares of each worker that are submitted at a time.
+SUBMITTED = 2
 #: Work that is less than this part of a share is rounding.
 _ROUNDING = 1e-9
 
@@ -63,13 +68,17 @@ class _Race:
         self._rates = np.zeros((3, slots))
         self._fails = np.zeros(slots, bool)
         self._coming = iter(range(len(self._lots)))
+        # Shares that may be taken, when those that follow them may, and when all so far are recorded.
+        self._submitted = SUBMITTED * scenario.workers
+        self._recorded: deque[float] = deque()
+        self._record_end = 0.0
         self._again: list[int] = []
         self._attempts = [0] * len(self._lots)
         self._sums = np.zeros(3)
         self._read = self._written = 0.0
         self._peaks = np.zeros(3)
         self._clock = self._busy = self._throttled = 0.0
-        self._failures, self._stopped = 0, False
+        self._failures, self._stopped, self._is_empty = 0, False, False
 
     def run(self) -> SimulatedPass:
         """Carry out all shares."""
@@ -78,8 +87,10 @@ class _Race:
         # All workers start at the same time.
         if self._lots and not self._number:
             self._clock += self._scenario.startup_seconds
-        while not self._stopped and np.any(self._share >= 0):
+        while not self._stopped and (np.any(self._share >= 0) or (self._recorded and not self._is_empty)):
             self._step()
+        if not self._stopped:
+            self._clock = max(self._clock, self._record_end)
         ideal = sum(one.seconds for one in self._lots) / self._scenario.workers
         return SimulatedPass(
             self._stretch.tasks,
@@ -108,7 +119,9 @@ class _Race:
         """Go on to the next event."""
         busy = np.flatnonzero(self._share >= 0)
         speeds = self._speeds(busy)
-        seconds = float(np.min(self._left[busy] / speeds))
+        seconds = float(np.min(self._left[busy] / speeds, initial=inf))
+        waits = self._recorded and not self._is_empty and len(busy) < len(self._share)
+        seconds = max(min(seconds, self._recorded[0] - self._clock), 0.0) if waits else seconds
         for kind, limit in enumerate(self._limits):
             limit.pass_time(seconds, self._share[busy], self._rates[kind, busy] * speeds)
         self._clock += seconds
@@ -120,6 +133,16 @@ class _Race:
         self._left[busy] -= seconds * speeds
         for slot in busy[self._left[busy] <= _ROUNDING * self._whole[busy]].tolist():
             self._end(slot)
+        self._submit_more()
+
+    def _submit_more(self) -> None:
+        """Submit a share for each that is recorded, and give shares to workers that waited for them."""
+        while self._recorded and self._recorded[0] <= self._clock * (1 + _ROUNDING):
+            self._recorded.popleft()
+            self._submitted += 1
+        if self._submitted and not self._is_empty:
+            for slot in np.flatnonzero(self._share < 0)[: self._submitted].tolist():
+                self._take(slot)
 
     def _speeds(self, busy: npt.NDArray[np.int64]) -> Floats:
         """The speed of each busy worker: 1, or less where the store cannot serve all of them."""
@@ -130,7 +153,7 @@ class _Race:
 
     def _take(self, slot: int) -> None:
         """Give a worker the next share: one that failed, or a new one."""
-        share = self._again.pop() if self._again else next(self._coming, -1)
+        share = self._next()
         self._share[slot] = share
         if share < 0:
             return
@@ -159,10 +182,24 @@ class _Race:
         if self._fails[slot]:
             self._failures += 1
             self._again.append(share)
+            self._is_empty = False
             if self._attempts[share] > self._scenario.retries or self._failures >= MAX_FAILURES:
                 self._stopped = True
                 return
+            self._submitted += 1
+        else:
+            self._record_end = max(self._clock, self._record_end) + self._stretch.record_seconds
+            self._recorded.append(self._record_end)
         self._take(slot)
+
+    def _next(self) -> int:
+        """The next share that is submitted; -1 if there is none."""
+        if not self._submitted or self._is_empty:
+            return -1
+        share = self._again.pop() if self._again else next(self._coming, -1)
+        self._is_empty = share < 0
+        self._submitted -= share >= 0
+        return share
 
 
 def _done_part(lot: Lot, rate: float, chance: float) -> float | None:

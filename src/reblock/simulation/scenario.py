@@ -88,6 +88,8 @@ class Scenario:
     """Probability that a task kills its worker, whose whole share is then done again."""
     retries: int = 20
     """How often a share may fail before the run stops."""
+    record_seconds: float | None = None
+    """Time in which the process that began the run records a finished share; None = as the devices say."""
     startup_seconds: float = 0.0
     """Time until a worker is ready, at first and after a failure."""
     gets_per_second: float = 5500.0
@@ -112,7 +114,10 @@ class Scenario:
                 raise UsageError(f"{option(name, value)}: use a whole number from 0 to {most:,}")
         if not 0 <= self.failure_rate <= 1:
             raise UsageError(f"{option('failure_rate', self.failure_rate)}: use a probability from 0 to 1")
-        numbers = {one.name: getattr(self, one.name) for one in fields(self) if one.name.endswith(("_second", "onds"))}
+        names = [one.name for one in fields(self) if one.name.endswith(("_second", "onds"))]
+        numbers = {
+            name: getattr(self, name) for name in names if (name, getattr(self, name)) != ("record_seconds", None)
+        }
         for name, value in {**numbers, **asdict(self.prices)}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e30:
                 raise UsageError(f"{name} must be a number of at least 0, not {value!r}")

@@ -52,6 +52,8 @@ class Stretch:
     """Time of the longest task by itself; None if passes interleave, or there are too many classes."""
     arrays: tuple[str, str]
     """What it reads and writes: `source`, `scratch` or `target`."""
+    record_seconds: float = 0.0
+    """Time in which the process that began the run records a share, one after the other."""
 
 
 def stretches_of(plan: Plan, problem: Problem, scenario: Scenario) -> list[Stretch]:
@@ -93,7 +95,15 @@ def _stretch(sides: Sequence[_Side], arrays: tuple[str, str], passes: int, scena
             _prefixes(grid, layout, start, stop, scenario.prefix_axes) for layout in (first.source, last.target)
         )
         lots.append(_lot(sides, loads, sum(seconds), read, written))
-    return Stretch(lots, count, max(side.tasks.classes for side in sides), _longest(sides), arrays)
+    record = scenario.record_seconds
+    if record is None:
+        record = _record_seconds(first.worker.devices[0], last.worker.devices[1])
+    return Stretch(lots, count, max(side.tasks.classes for side in sides), _longest(sides), arrays, record)
+
+
+def _record_seconds(source: Device, target: Device) -> float:
+    """Time of a look at the source and of a line in the journal, which on an object store are requests."""
+    return source.open_seconds + target.open_seconds + target.create_seconds if target.duplex else 0.0
 
 
 def _lot(
