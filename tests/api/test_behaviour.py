@@ -27,7 +27,7 @@ def test_a_conversion_is_named(sample: Path, tmp_path: Path) -> None:
     narrow = reblock.plan(sample, tmp_path / "y.zarr", chunks=8, dtype="i2")
     wide = reblock.plan(sample, tmp_path / "y.zarr", chunks=8, dtype="f8")
     same = reblock.plan(sample, tmp_path / "y.zarr", chunks=8)
-    assert any("float32 to int16" in note and "rounded" in note for note in narrow.schema.notes)
+    assert any("float32 to int16" in note and "stops the run" in note for note in narrow.schema.notes)
     assert any("float32 to float64" in note and "rounded" not in note for note in wide.schema.notes)
     assert same.schema.notes == ()
 
@@ -42,10 +42,12 @@ def test_a_file_with_other_arrays_is_never_replaced(sample: Path, tmp_path: Path
         file["keep"] = [1, 2, 3]
         file["old"] = [4]
     before = (tmp_path / "y.h5").read_bytes()
-    for inner in ("old", "new"):
-        with pytest.raises(reblock.UsageError, match=r"choose (a new file|another name)"):
-            reblock.repartition(sample, f"{tmp_path}/y.h5::{inner}", chunks=8, overwrite=True)
+    with pytest.raises(reblock.UsageError, match=r"choose (a new file|another name)"):
+        reblock.repartition(sample, f"{tmp_path}/y.h5::old", chunks=8, overwrite=True)
     assert (tmp_path / "y.h5").read_bytes() == before
+    reblock.repartition(sample, f"{tmp_path}/y.h5::new", chunks=8, overwrite=True)
+    with h5py.File(tmp_path / "y.h5") as file:
+        assert (list(file["keep"]), list(file["old"]), "new" in file) == ([1, 2, 3], [4], True)
     reblock.repartition(sample, f"{tmp_path}/z.h5::data", chunks=8)
     reblock.repartition(sample, f"{tmp_path}/z.h5::data", chunks=5, overwrite=True)
     assert reblock.open(f"{tmp_path}/z.h5::data").chunks == (5, 5)

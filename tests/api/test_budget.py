@@ -14,7 +14,7 @@ from reblock.errors import InfeasibleError
 
 MIB = 1 << 20
 #: What the interpreter and libraries take on the way, beside what is counted.
-SLACK = 4 * MIB
+SLACK = 5 * MIB
 
 PROGRAM = """
 import gc

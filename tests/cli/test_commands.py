@@ -355,7 +355,7 @@ def test_defaults_in_the_help_are_those_of_the_api(call: Call) -> None:
         for option in command.params:
             if not isinstance(option, click.Option) or option.is_flag:
                 continue
-            if option.name in ("scratch", "save", "plan_file", "storage_option", "workers", "cluster"):
+            if option.name in ("scratch", "save", "plan_file", "storage_option", "workers", "cluster", "array_task"):
                 continue
             assert option.name in taken, option.name
             assert option.default is None or option.default is click.core.UNSET

@@ -421,7 +421,7 @@ def test_the_command_line(source: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["p.json"]
     bad = reblock_run("run", "--array-task", "4/4")
     assert bad.exit_code == 1
-    assert "i is from 0 to 3, not 4; with SLURM, use --array=0-3" in bad.output
+    assert "i is from 0 to 3, not 4; number the tasks of a SLURM array 0-3" in bad.output
     for number in range(4):
         done = CliRunner().invoke(
             application, ["run", str(source), "y.zarr", "--plan", "p.json", "--array-task", f"{number}/4", "--json"]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 
 from reblock.api.changing import find_base
-from reblock.api.compare import verify
 from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetEnds, chosen_tree, find_dataset_ends, narrowing
 from reblock.api.ends import Ends, Request, check_decided, check_stored, patch_ends
@@ -116,7 +116,8 @@ def _compare_others(
         else:
             part = {one: item for one, item in (region or {}).items() if one in axes} or None
             ours, theirs = Dataset(source)[name], Dataset(target)[name]
-            verdict = verify(ours, theirs, region=part)
+            # Loaded here, because few runs compare.
+            verdict = import_module("reblock.api.compare").verify(ours, theirs, region=part)
             if not verdict:
                 raise UsageError(
                     f"{name} of {source.location} is not that of {target.location}: {option('exclude')} leaves it out"

@@ -58,7 +58,7 @@ class ArrayMember:
         if member.number >= member.count:
             raise UsageError(
                 f"{option('array_task', text)}: i is from 0 to {member.count - 1:,}, not {member.number:,}; "
-                f"with SLURM, use --array=0-{member.count - 1}"
+                f"number the tasks of a SLURM array 0-{member.count - 1}"
             )
         return member
 

@@ -79,6 +79,8 @@ class HttpLibrary:
     def head(self, store: object, path: str) -> dict[str, Any]:  # noqa: ARG002 - as in obstore
         """Size and validator of a file."""
         response = self._request("HEAD", path, {})
+        # To the end, though there is no body: a server that ends the connection leaves a socket open otherwise.
+        response.drain_conn()
         response.release_conn()
         return self._meta(response, path)
 

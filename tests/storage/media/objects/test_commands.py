@@ -53,7 +53,7 @@ def interrupt(source: str, target: str, **wanted: Any) -> None:
     def stop(*_: object) -> None:
         if time.monotonic() - began > 1.2:
             raise KeyboardInterrupt
-        time.sleep(0.1)
+        time.sleep(0.4)
 
     began = time.monotonic()
     with pytest.raises(Interrupted):
