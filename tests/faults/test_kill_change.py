@@ -134,7 +134,8 @@ def test_killed_at_some_moments(rig: Rig, here: Path, made: str, change: str) ->
     folder = next(places)
     once = rig.run(folder, case.words)
     check_changed(folder, case, once, once.document["digest"])
-    for part in (0.5, 0.9, 0.97):
+    # Threads make a few calls more or less.
+    for part in (0.5, 0.9, 0.94):
         assert kill_and_repeat(rig, next(places), case, int(once.calls * part), once.document["digest"])
 
 

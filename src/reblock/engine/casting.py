@@ -47,7 +47,7 @@ def convert(source: Array, target: Array, *, checked: bool, origin: Index = ()) 
                 here[...] = there.real if source.dtype.kind == "c" and target.dtype.kind in "iuf" else there
                 wrong = None if rule is None else rule(there, here)
         except (ValueError, OverflowError, TypeError):
-            wrong = _one_by_one(there, target.dtype)
+            wrong = _one_by_one(there, here, rule)
         if wrong is not None and wrong.any():
             place = np.unravel_index(int(np.argmax(wrong)), there.shape) if there.ndim else ()
             index = tuple(int(i) + first for i, first in zip(place, box.start, strict=True))
@@ -216,14 +216,18 @@ def _characters(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // (4 if dtype.kind == "U" else 1)
 
 
-def _one_by_one(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Which elements numpy does not convert; it says only that there is one."""
+def _one_by_one(values: Array, made: Array, rule: Rule | None) -> Array:
+    """Convert elements until one does not survive, or cannot be converted: numpy says only that there is one."""
     wrong = np.zeros(values.shape, bool)
     for index in np.ndindex(values.shape):
+        # Arrays of one element: numpy converts scalars by other rules.
+        one: tuple[Any, ...] = (*(slice(i, i + 1) for i in index), ...)
         try:
             with np.errstate(all="ignore"):
-                np.empty((), dtype)[...] = values[index]
+                made[one] = values[one]
+                wrong[index] = rule is not None and bool(np.any(rule(values[one], made[one])))
         except (ValueError, OverflowError, TypeError):
             wrong[index] = True
+        if wrong[index]:
             break
     return wrong

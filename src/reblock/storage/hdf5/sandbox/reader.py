@@ -25,6 +25,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -76,12 +77,20 @@ class Reader:
         waiting = _switchboard.take(self._file)
         if waiting is not None:
             self._channel, self._stream, self._uses = waiting
+            self._ending = self._guard()
             return
         self._channel, self._uses = _switchboard.connect(), 0
         self._stream = self._channel.makefile("rwb")
+        self._ending = self._guard()
         if wire.receive(self._stream) is None:
             self.end()
             raise _not_started()
+
+    def _guard(self) -> weakref.finalize[[socket.socket, Any, Any, int], Reader]:
+        """Ends the process once: when told to, or when a reader is dropped without being closed."""
+        ending = weakref.finalize(self, _end, self._channel, self._stream, self._bytes, self._owner)
+        ending.atexit = False
+        return ending
 
     @property
     def _opening(self) -> dict[str, Any]:
@@ -187,36 +196,22 @@ class Reader:
                 self._ask("release")
                 self._channel.settimeout(None)
                 self._closed = True
+                self._ending.detach()
+                if self._bytes is not None:
+                    self._bytes.close()
                 _switchboard.park(self._file, (self._channel, self._stream, self._uses + 1))
                 return
         self.end()
 
     def end(self) -> None:
         """End the process and wait for it, because it has the file locked against writers."""
-        if self._closed:
-            return
         self._closed = True
-        if self._owner == os.getpid():  # a fork of this process must not close it
-            with suppress(OSError, ValueError):
-                self._channel.settimeout(_PATIENCE_SECONDS)
-                self._channel.shutdown(socket.SHUT_WR)
-                while self._channel.recv(1 << 16):
-                    pass
-        with suppress(OSError):
-            self._stream.close()
-        self._channel.close()
-        if self._bytes is not None:
-            self._bytes.close()
+        self._ending()
 
     @property
     def usable(self) -> bool:
         """Whether the process is running, and was started by this process and not by its parent."""
         return not self._closed and self._owner == os.getpid()
-
-    def __del__(self) -> None:
-        # Stores may be dropped without being closed; the constructor may have failed.
-        if hasattr(self, "_stream"):
-            self.end()
 
     def _ask(self, do: str, out: Flat | None = None, **more: Any) -> Any:
         wire.send(self._stream, {"do": do, "shown": self._path, "cost": self._size, "room": 0, **more})
@@ -281,6 +276,21 @@ class Reader:
 # ---------------------------------------------------------------- the server
 #: A process without a file: its socket, the same as a stream, and how often it was used.
 _Waiting = tuple[socket.socket, Any, int]
+
+
+def _end(channel: socket.socket, stream: Any, source: Any, owner: int) -> None:
+    """End a process that has a file, and wait for it."""
+    if owner == os.getpid():  # a fork of this process must not close it
+        with suppress(OSError, ValueError):
+            channel.settimeout(_PATIENCE_SECONDS)
+            channel.shutdown(socket.SHUT_WR)
+            while channel.recv(1 << 16):
+                pass
+    with suppress(OSError):
+        stream.close()
+    channel.close()
+    if source is not None:
+        source.close()
 
 
 def _dismiss(parked: tuple[Any, _Waiting] | None) -> None:
