@@ -12,7 +12,6 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 BUCKET, KEY, SECRET = "test", "testkey", "testsecret"
@@ -87,9 +86,14 @@ class S3Server:
             )
         end = time.monotonic() + 60
         while time.monotonic() < end and self._process.poll() is None:
-            with suppress(OSError), urllib.request.urlopen(f"{self.endpoint}/healthz", timeout=2) as answer:
-                if answer.status == 200 and self._has_bucket():
-                    return
+            try:
+                with urllib.request.urlopen(f"{self.endpoint}/healthz", timeout=2) as answer:
+                    if answer.status == 200 and self._has_bucket():
+                        return
+            except urllib.error.HTTPError as error:
+                error.close()
+            except OSError:
+                pass
             time.sleep(0.1)
         self.stop()
         raise AssertionError(Path(self.folder, "log").read_text()[-2000:])
@@ -120,6 +124,7 @@ class S3Server:
             with urllib.request.urlopen(asked, timeout=10) as answer:
                 return [one["FullPath"] for one in json.load(answer)["Entries"] or ()]
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code == 404:
                 return []
             raise

@@ -95,7 +95,17 @@ class HttpLibrary:
             headers["If-Match"] = expected  # a weak one never matches
         response = self._request("GET", path, headers)
         meta = self._meta(response, path)
-        body = HttpBody(response, meta)
+        try:
+            self._check_part(response, meta, path, start, stop, expected)
+        except BaseException:
+            response.close()
+            raise
+        return HttpBody(response, meta)
+
+    def _check_part(
+        self, response: Any, meta: Mapping[str, Any], path: str, start: int, stop: int | None, expected: str | None
+    ) -> None:
+        """Refuse another file, or other bytes than were asked for."""
         if expected is not None and meta["e_tag"] != expected:
             raise FileExistsError(f"{self._root}/{path} has changed")
         if stop is not None and response.status != 206:
@@ -109,7 +119,6 @@ class HttpLibrary:
                 f"{self._root}/{path}: the server sends other bytes than {start:,} to {stop:,}: "
                 f"{response.headers.get('Content-Range')!r}"
             )
-        return body
 
     def _request(self, method: str, path: str, headers: Mapping[str, str]) -> Any:
         """A response that is no redirect and no failure."""
