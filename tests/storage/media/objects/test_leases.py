@@ -78,6 +78,7 @@ def test_workers_stop_with_their_owner(bucket: str, worker: ProcessPoolExecutor)
     assert not medium.survey([f"{target}/late"])[0]
 
 
+@pytest.mark.faults  # a busy machine is too late by itself
 @pytest.mark.usefixtures("short")
 def test_workers_stop_when_another_run_has_the_lock(bucket: str, worker: ProcessPoolExecutor) -> None:
     medium, target = medium_of(bucket), f"{bucket}/a"
