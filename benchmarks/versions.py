@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("workloads", nargs="*", default=WORKLOADS)
     options = parser.parse_args()
+    os.makedirs(options.dir, exist_ok=True)
     pythons = {"old": options.old, "new": sys.executable}
     for workload in find_workloads(options.workloads):
         source = source_path(workload, "zarr", options.dir)

@@ -33,7 +33,7 @@ from reblock.planner.tune import fill_execution
 from reblock.strategies import strategies
 from reblock.testing.problems import plans
 
-PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "60"))
+PROBLEMS = int(os.environ.get("REBLOCK_PROBLEMS", "36"))
 LENGTHS = {1: (20, 90), 2: (9, 30), 3: (5, 13), 4: (3, 8), 5: (3, 5)}
 
 

@@ -55,12 +55,14 @@ class Experiment:
     """Shape of a target that is made here; None for one that exists."""
     target_chunks: tuple[int, ...] | None = None
     """Chunks of a Zarr array that is made here."""
+    dtype: str = "<u2"
+    """Type of the elements of a target that is made here: unsigned integers."""
 
 
 def run(job: Experiment) -> dict[str, Any]:
     """Run a job, and say how long it took and what was counted."""
     if job.shape is not None:
-        _create(job.target, job.shape, job.target_chunks)
+        _create(job.target, job.shape, job.target_chunks, job.dtype)
     with ExitStack() as stack:
         target = _open(job.target, "r+", stack)
         if job.engine == "make":
@@ -148,17 +150,17 @@ def _is_hdf5(path: str) -> bool:
     return path.endswith(".h5")
 
 
-def _create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> None:
+def _create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, dtype: str) -> None:
     """A new array of 16-bit integers: one contiguous dataset, or a Zarr array of uncompressed chunks."""
     if _is_hdf5(path):
         import h5py
 
         with h5py.File(path, "x") as file:
-            file.create_dataset("data", shape, "<u2")
+            file.create_dataset("data", shape, dtype)
         return
     import zarr
 
-    zarr.create_array(path, shape=shape, dtype="<u2", chunks=chunks or shape, compressors=None)
+    zarr.create_array(path, shape=shape, dtype=dtype, chunks=chunks or shape, compressors=None)
 
 
 def _open(path: str, mode: Any, stack: ExitStack) -> Any:
@@ -176,10 +178,10 @@ def _fill(target: Any) -> None:
     row = int(np.prod(target.shape[1:]))
     chunks = getattr(target, "chunks", None)
     step = chunks[0] if chunks else max(_MADE // row, 1)
-    random = np.random.default_rng(0)
+    random, most = np.random.default_rng(0), np.iinfo(target.dtype).max
     for start in range(0, target.shape[0], step):
         rows = min(step, target.shape[0] - start)
-        target[start : start + rows] = random.integers(0, 1 << 16, (rows, *target.shape[1:]), np.uint16)
+        target[start : start + rows] = random.integers(0, most, (rows, *target.shape[1:]), target.dtype, endpoint=True)
 
 
 def _copy(source: Any, target: Any, chunks: tuple[int, ...]) -> None:
