@@ -100,7 +100,10 @@ def _narrow(name: Hashable, ranges: list[tuple[int, int]], key: tuple[Any, ...])
     for (start, stop), given in zip(ranges, key, strict=True):
         one = _as_slice(given) if isinstance(given, np.ndarray) else given
         if not isinstance(one, slice):
-            raise UsageError(f"{name!r} is shown at single places of a dimension: select with slices, such as 3:4")
+            raise UsageError(
+                f"{name!r} is transposed, or shown at single places of a dimension: select with slices, such as 3:4, "
+                "and transpose what was written"
+            )
         places = range(*one.indices(stop - start))
         if places.step != 1 and len(places) > 1:
             raise UsageError(f"{name!r} is shown with steps of {places.step}: {_WAY_OUT}")
