@@ -149,7 +149,7 @@ class LockedError(UsageError):
 
 
 class MisfitError(UsageError):
-    """An element does not survive in the target's type; keeps its `index` in the source, and its `value`."""
+    """The target's type cannot hold an element; has its `index` in the source, and its `value`."""
 
     def __init__(self, message: str, *, index: tuple[int, ...] = (), value: Any = None) -> None:
         super().__init__(message)

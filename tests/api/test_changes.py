@@ -247,7 +247,7 @@ REFUSED = [
     ({"append_along": 2}, "there is no axis 2"),
     ({"append_along": "time"}, "names no axis"),
     ({"append_along": 1, "source": (16, 4)}, "length 10 along axis 1, inside a chunk of 4: .* begin at 8 or 12"),
-    ({"into_region": "2:6,:", "source": (4, 10)}, "cuts chunks .* nearest regions of whole ones are 0:8,0:10"),
+    ({"into_region": "2:6,:", "source": (4, 10)}, "cuts through chunks .* nearest regions of whole ones are 0:8,0:10"),
     ({"into_region": "3:13,:", "source": (10, 10)}, "are 0:16,0:10 and 4:12,0:10"),
     ({"into_region": "0:4,:", "source": (4, 9)}, r"has shape 4,9, the region 0:4,0:10 of .* has 4,10"),
     ({"into_region": "0:4,:", "append_along": 0}, "leave one of them out"),
@@ -331,7 +331,7 @@ def test_an_array_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
 def test_overwrite_does_not_go_with_a_change(tmp_path: Path) -> None:
     make(tmp_path / "y.zarr", values((8, 8)), {})
     np.save(tmp_path / "x.npy", values((4, 8), 1))
-    with pytest.raises(reblock.UsageError, match="only changed"):
+    with pytest.raises(reblock.UsageError, match="only changes"):
         reblock.repartition(tmp_path / "x.npy", tmp_path / "y.zarr", append_along=0, overwrite=True)
 
 

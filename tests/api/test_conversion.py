@@ -63,7 +63,7 @@ def test_the_first_misfit_is_named_by_every_strategy(tmp_path: Path, strategy: s
         dtype="u1",
     )
     with pytest.raises(
-        MisfitError, match=r"a.zarr: element \[13, 4, 17\] is 300, which is no value of uint8 \(0 to"
+        MisfitError, match=r"a.zarr: element \[13, 4, 17\] is 300, which uint8 \(0 to"
     ) as one:
         reblock.run(job)
     assert (one.value.index, one.value.value) == ((13, 4, 17), 300)
@@ -85,7 +85,7 @@ def test_an_old_target_survives_a_misfit(tmp_path: Path) -> None:
     np.save(tmp_path / "old.npy", DATA[:2])
     np.save(tmp_path / "a.npy", np.array([1.0, 2.0, 2.5]))
     reblock.repartition(tmp_path / "old.npy", tmp_path / "b.zarr", chunks=(1, 10, 10))
-    with pytest.raises(MisfitError, match=r"element \[2\] is 2.5, which is no value of int16"):
+    with pytest.raises(MisfitError, match=r"element \[2\] is 2.5, which int16 .* cannot hold"):
         reblock.repartition(tmp_path / "a.npy", tmp_path / "b.zarr", chunks=2, dtype="i2", overwrite=True)
     np.testing.assert_array_equal(reblock.open(tmp_path / "b.zarr")[...], DATA[:2])
 
@@ -106,7 +106,7 @@ def test_small_shapes(tmp_path: Path, shape: tuple[int, ...]) -> None:
 def test_chunks_that_are_not_stored_hold_the_fill_value_of_the_source(tmp_path: Path) -> None:
     array = zarr.create_array(str(tmp_path / "a.zarr"), shape=(20,), chunks=(5,), dtype="i2", fill_value=-9)
     array[:5] = 1
-    with pytest.raises(UsageError, match="the fill value -9 is no value of uint8"):
+    with pytest.raises(UsageError, match="uint8 cannot hold the fill value -9"):
         reblock.repartition(tmp_path / "a.zarr", tmp_path / "b.zarr", dtype="u1")
     with pytest.raises(MisfitError, match=r"element \[\d+\] is -9"):
         reblock.repartition(tmp_path / "a.zarr", tmp_path / "b.zarr", dtype="u1", fill_value=3)
@@ -188,7 +188,7 @@ def test_fill_values_as_text(tmp_path: Path, dtype: str, text: str, fill: Any) -
 )
 def test_fill_values_that_are_none_of_the_type(tmp_path: Path, dtype: str, text: str) -> None:
     np.save(tmp_path / "a.npy", np.ones(3, dtype))
-    with pytest.raises(UsageError, match=r"fill_value .* is no value of"):
+    with pytest.raises(UsageError, match=r"fill_value.*: .* cannot hold"):
         reblock.plan(tmp_path / "a.npy", tmp_path / "b.zarr", fill_value=text)
 
 

@@ -169,7 +169,7 @@ def test_include_and_exclude(source: Path, tmp_path: Path, include: Any, exclude
     ("options", "message"),
     [
         ({"chunks": "10,4,3"}, "name axes: empty=…,lat=…"),
-        ({"chunks": "height=3"}, "'height' is an axis of none of the arrays: the axes are"),
+        ({"chunks": "height=3"}, "no array has the axis 'height': the axes are"),
         ({"region": "0:3"}, "name axes"),
         ({"transpose": "2,1,0"}, "transpose is for one array"),
         ({"dtype": "f8"}, "dtype is for one array"),

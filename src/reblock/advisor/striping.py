@@ -1,7 +1,7 @@
-"""Striping: how a new array is best laid out on Lustre, which spreads a file over servers as its folder says.
+"""Striping: how to lay out a new array on Lustre, which spreads a file over servers as its folder says.
 
-A large file gains from several servers, because each adds its rate. A small file is slower with several: opening it
-asks all of them. So a file gets a stripe for each GiB, up to a limit::
+A large file gains from several servers, because their rates add up. A small file is slower on several: opening it
+contacts all of them. So a file gets a stripe for each GiB, up to a limit::
 
     many chunks of 16 MiB     1 stripe each: files are spread over servers by their number
     one file of 12 GiB        12 stripes
@@ -17,11 +17,11 @@ import shlex
 from reblock.units import format_count, format_size
 
 _GIB = 1 << 30
-#: The most stripes that are recommended without knowing the file system.
+#: The most stripes to recommend without knowing the file system.
 MAX_STRIPES = 16
-#: Bytes of a stripe: some large writes of ours.
+#: Bytes of a stripe: a few of our large writes.
 STRIPE_TEXT = "4M"
-#: From this many files on, the metadata server is worth a remark.
+#: From this many files on, the advice mentions the metadata server.
 MANY_FILES = 100_000
 
 
@@ -31,7 +31,7 @@ def stripes_for(object_bytes: int) -> int:
 
 
 def striping_advice(folder: str, object_bytes: int, objects: int) -> str:
-    """Advice for an array of so many files of this size that is made in a folder on Lustre."""
+    """Advice for an array of this many files of this size in a folder on Lustre."""
     stripes, quoted = stripes_for(object_bytes), shlex.quote(folder)
     if stripes > 1:
         return (

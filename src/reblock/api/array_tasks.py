@@ -1,6 +1,6 @@
 """Array tasks: run as one member of a job array, whose members make one target together.
 
-The members never wait for the work of each other, because a scheduler may run them one after the other. So a plan whose
+Members never wait for each other's work, because a scheduler may run them one after another. So a plan whose
 second pass reads what all members have written in the first cannot be shared: another plan is chosen.
 """
 
@@ -21,7 +21,7 @@ from reblock.runs.member_attempt import BegunError, MemberAttempt
 from reblock.runs.members import ArrayMember
 from reblock.runs.meter import Progress
 
-#: How often a plan is adopted that another member has begun with meanwhile: once, unless runs are discarded as well.
+#: How often a member adopts the plan of another one that began first: once, unless runs are also discarded.
 _MOST_ADOPTIONS = 5
 
 

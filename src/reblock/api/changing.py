@@ -1,4 +1,4 @@
-"""Changing: what `append_along` and `into_region` ask of an existing array, made into a patch, or refused."""
+"""Changing: turn `append_along` and `into_region` into a patch of an existing array, or refuse them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from reblock.storage.patches import Patch, no_mover
 
 #: Attributes of packed elements.
 _PACKING = ("scale_factor", "add_offset")
-#: Attributes by which elements mean values, in the conventions of CF.
+#: Attributes that give elements their meaning, in the conventions of CF.
 _MEANING = (*_PACKING, "units", "calendar", "_FillValue", "missing_value")
-#: Options of a new array, which an existing one decides.
+#: Options of a new array, which an existing array already decides.
 DECIDED = ("shards", "chunk_order", "access", "codec", "checksum", "fill_value", "placement")
 
 
 def find_base(target: Where | None, to_format: str | None) -> tuple[Location, Patchable]:
     """The array that is changed, as a target of its own; UsageError if it cannot be changed."""
     if target is None:
-        raise UsageError(f"{option('append_along')} and {option('into_region')} need an array that they change")
+        raise UsageError(f"{option('append_along')} and {option('into_region')} need an array to change")
     where = registry.locate(target)
     if not exists(medium_of(where.path), where.path):
         raise UsageError(
@@ -67,7 +67,7 @@ def find_patch(
     chunks: Chunks | None,
     place: tuple[str, str] = ("", ""),
 ) -> tuple[Patch, Schema]:
-    """The patch that a source becomes, and its schema; `place` is the group that is changed and a name in it."""
+    """The patch made from a source, and its schema; `place` is the group that is changed and a name in it."""
     if append_along is not None and into_region is not None:
         raise UsageError(
             f"{option('append_along')} and {option('into_region')} do not go together: leave one of them out"
@@ -85,13 +85,13 @@ def find_patch(
     else:
         change, notes = _replace(base, view, into_region)
     if schema.record.digest is not None:
-        notes.append(f"the digest that is stored with {base.location} is removed: it is that of the old elements")
+        notes.append(f"the digest stored with {base.location} is removed: it belongs to the old elements")
     made = replace(schema, shape=change.box.shape, attributes={}, record=NO_RECORD, notes=tuple(notes))
     return Patch(base, change, refusal), made
 
 
 def check_type(base: Patchable, dtype: npt.DTypeLike) -> None:
-    """Raise UsageError if elements of another type would be written."""
+    """Raise UsageError if the source has elements of another type."""
     ours, theirs = (np.dtype(one).newbyteorder("=") for one in (dtype, base.schema.dtype))
     if ours != theirs:
         raise UsageError(
@@ -114,26 +114,26 @@ def _check_axes(base: Patchable, view: View) -> None:
 
 
 def _check_meaning(base: Patchable, view: View) -> None:
-    """Raise UsageError if the same elements would mean other values in the target: nothing is converted."""
+    """Raise UsageError if the same elements would mean different values in the target: nothing is converted."""
     ours, theirs = view.store.schema.attributes, base.schema.attributes
     for name in _MEANING:
         one, two = (_shown(side.get(name)) for side in (ours, theirs))
         if one != two and (name in _PACKING or "none" not in (one, two)) and ours and theirs:
             raise UsageError(
                 f"the attribute {name} of the source is {one}, that of {base.location} is {two}: the elements would "
-                "mean other values there, and nothing is converted"
+                "mean different values there; convert the source first"
             )
 
 
 def _shown(value: Any) -> str:
-    """The value of an attribute; a list of one is like its item, and NaN is like NaN."""
+    """The value of an attribute; a list of one equals its item, and NaN equals NaN."""
     items = [] if value is None else np.asarray(value).ravel().tolist()
     texts = (one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in items)
     return ", ".join(map(repr, texts)) or "none"
 
 
 def _append(base: Patchable, view: View, along: str | int, place: tuple[str, str]) -> tuple[Change, list[str], str]:
-    """The change that appends the source along an axis, notes, and why it is impossible unless it was made before."""
+    """The change that appends the source along an axis, notes, and why only a repeated append can be accepted."""
     schema, before, added = base.schema, base.layout.shape, view.layout.shape
     if not before:
         raise UsageError(f"{option('append_along')}: {base.location} has no axes; {option('into_region')} replaces it")
@@ -156,7 +156,7 @@ def _append(base: Patchable, view: View, along: str | int, place: tuple[str, str
             f"{base.location} has length {before[axis]:,} along {_named(schema, axis)}, inside a {kind} of {length:,}: "
             f"an append may begin at {low:,} or {low + length:,}; {_way_out()}"
         )
-        # The record tells whether this very append has made it so long, once the source is known.
+        # Once the source is known, the record tells whether this very append gave the array its length.
         before = tuple(n - (added[axis] if d == axis else 0) for d, n in enumerate(before))
         if schema.record.job is None or before[axis] < 0 or before[axis] % length:
             raise UsageError(refusal)
@@ -165,12 +165,12 @@ def _append(base: Patchable, view: View, along: str | int, place: tuple[str, str
     grows = f"appended along {_named(schema, axis)}, whose length becomes {after[axis]:,} instead of {before[axis]:,}"
     notes = [grows]
     if after[axis] % length:
-        notes.append(f"the last {kind} will not be full: nothing more can be appended then")
+        notes.append(f"the last {kind} will be partly empty, so nothing more can be appended after this")
     return Change(Box(start, after), before, after, axis), notes, refusal
 
 
 def _begun(base: Patchable, axis: int, added: int, group: str, name: str) -> Change | None:
-    """The append of an unfinished run that may be this one; its last steps have changed the array's length."""
+    """The append of an unfinished run, which may be this one: its last steps may have changed the array's length."""
     staging = Staging(group or Location.parse(base.location).path)
     with staging.looking() as journal:
         found = {} if journal is None or staging.is_published(journal) else changes_of(journal)
@@ -198,7 +198,7 @@ def _replace(base: Patchable, view: View, region: Ranges | None) -> tuple[Change
         nearest = [_pairs(outer)] + ([_pairs(inner)] if all(a < b for a, b in inner) else [])
         lengths = chunk_text(schema.shards or schema.chunks)
         raise UsageError(
-            f"the region {_ranges(box)} cuts {_kind(base)}s of {base.location}, which are {lengths}: "
+            f"the region {_ranges(box)} cuts through {_kind(base)}s of {base.location}, which are {lengths}: "
             f"the nearest regions of whole ones are {' and '.join(nearest)}"
         )
     return Change(box, shape, shape), [f"replaces the region {_ranges(box)}; everything else stays"]

@@ -46,12 +46,12 @@ VERIFY_MEMORY = "256MiB"
 
 
 class Cast(NamedTuple):
-    """How the source's elements are converted before they are compared."""
+    """How to convert the source's elements before comparing them."""
 
     dtype: Any
     """The type."""
     checked: bool
-    """Whether one that does not survive differs."""
+    """Whether a value that does not survive counts as a difference."""
 
 
 def verify(
@@ -247,9 +247,9 @@ def _verdict(
 def _verdict_on_cast(
     left: ComparedArray, right: ComparedArray, cast: Cast, region: Box, axes: tuple[int, ...], memory_bytes: int
 ) -> Verdict:
-    """The verdict on one side, converted, and the other."""
+    """The verdict on the converted source and the target."""
     made = as_type(left, cast.dtype, checked=cast.checked)
-    # A box of the source is held beside what it becomes.
+    # A box of the source and its converted copy are held at the same time.
     after, before = made.layout.itemsize, left.layout.itemsize
     memory_bytes = memory_bytes * 2 * after // (2 * after + before)
     try:

@@ -1,4 +1,4 @@
-"""Conversion: the target's type and fill value, as callers give them, and what becomes of the source's."""
+"""Conversion: the target's type and fill value, as callers give them, and how the source's are converted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def parse_dtype(value: Any) -> np.dtype[Any]:
-    """A type as a caller may give it."""
+    """The type that a caller gives."""
     try:
         dtype: np.dtype[Any] = np.dtype(value)
     except (TypeError, ValueError, SyntaxError) as error:
@@ -52,7 +52,7 @@ def converted_schema(schema: Schema, dtype: Any, fill: Any, *, checked: bool) ->
 
 
 def _notes(before: np.dtype[Any], after: np.dtype[Any], *, checked: bool) -> tuple[str, ...]:
-    """What becomes of elements of another type, in words."""
+    """How elements of another type are converted, in words."""
     if before.newbyteorder("=") == after.newbyteorder("="):
         return () if before == after else (f"byte order changes from {before.str} to {after.str}",)
     if np.can_cast(before, after, "safe"):
@@ -84,7 +84,7 @@ def _converted(value: Any, before: np.dtype[Any], after: np.dtype[Any], *, check
     one = element(value, before)
     if checked and not fits(one, after):
         raise UsageError(
-            f"the fill value {value!s} is no value of {after}: give another with {option('fill_value')}, or "
+            f"{after} cannot hold the fill value {value!s}: give another with {option('fill_value')}, or "
             f"{option('fill_value', NO_FILL)}, or {option('unsafe_cast', True)}"
         )
     made = np.zeros(1, after)
@@ -93,10 +93,10 @@ def _converted(value: Any, before: np.dtype[Any], after: np.dtype[Any], *, check
 
 
 def parse_fill(given: Any, dtype: np.dtype[Any]) -> Any:
-    """A fill value as a caller may give it, as a scalar of the target's type; None if it is `none`."""
+    """The fill value that a caller gives, as a scalar of the target's type; None if it is `none`."""
     if isinstance(given, str) and given == NO_FILL:
         return None
-    wrong = UsageError(f"{option('fill_value')} {given!s} is no value of {dtype}")
+    wrong = UsageError(f"{option('fill_value')}: {dtype} cannot hold {given!s}")
     native = dtype.newbyteorder("=")
     try:
         value: npt.NDArray[Any] = np.asarray(_from_text(given, native) if isinstance(given, str) else given)
@@ -136,7 +136,7 @@ def fill_text(value: Any) -> str:
 
 
 def as_type(side: ComparedArray, dtype: Any, *, checked: bool) -> ComparedArray:
-    """An array to compare whose elements are converted as a run does it; MisfitError if one does not survive."""
+    """An array to compare, with elements converted as in a run; MisfitError if one does not survive."""
     after = parse_dtype(dtype)
     before = side.layout.dtype
     if not is_convertible(before, after):

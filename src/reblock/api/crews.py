@@ -27,15 +27,15 @@ from reblock.storage.location import absolute
 from reblock.storage.media.registry import medium_of
 from reblock.units import format_size
 
-#: How long a scheduler may take to answer.
+#: Seconds within which a scheduler must answer.
 _TIMEOUT_SECONDS = 5
 #: How long workers may take to say what they see.
 _ANSWER_SECONDS = 120
 #: The most workers of this machine.
 MAX_WORKERS = 256
-#: The most files whose visibility is checked.
+#: The most files that a worker must find.
 _MOST_PATHS = 64
-#: What a worker takes besides the budget of a task.
+#: Memory that a worker takes beside the budget of a task.
 _BESIDES_BYTES = 16 << 20
 
 
@@ -87,7 +87,7 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
 
     def renew() -> Executor:
         for one in made:
-            # Wait, so that none of them still writes when others do the same work.
+            # Wait until none of them writes any more, because others will do the same work.
             one.shutdown(cancel_futures=True)
         # A fork would copy locks that other threads hold.
         made[:] = [ProcessPoolExecutor(workers, mp_context=get_context("spawn"))]
@@ -132,7 +132,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
             made.__init__(cluster, timeout=_TIMEOUT_SECONDS, set_as_default=False)
             made_here.append(made)
         except Exception as error:  # noqa: BLE001 - whatever answers there may be no scheduler at all
-            # Otherwise it would say goodbye to nobody, and complain about that when it is deleted.
+            # Otherwise its destructor would try to reach the missing scheduler, and complain.
             made.status = "closed"
             raise UsageError(f"{option('cluster', cluster)}: {_reason(cluster, error)}") from None
         return made_here[-1]
@@ -145,7 +145,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
 
 
 def _check_port(cluster: str) -> None:
-    """UsageError if nothing listens at an address: Dask would try for longer, and then say less."""
+    """UsageError if nothing listens at an address: Dask would try for longer, with a worse message."""
     scheme, _, place = cluster.partition("://")
     host, colon, port = place.strip("/").rpartition(":")
     if scheme not in ("tcp", "tls"):
@@ -181,7 +181,7 @@ def _dask_crew(
 
 # ---------------------------------------------------------------- before the first write
 def check_crew(crew: Crew, jobs: Sequence[Job]) -> None:
-    """UsageError if a worker has other versions, sees no source or target, or has less memory than a task needs."""
+    """UsageError if a worker has other versions, cannot see source or target, or has too little memory for a task."""
     jobs = [job for job in jobs if job.source is not None and job.target is not None]
     if not jobs:
         return
@@ -231,7 +231,7 @@ def _check_hosts(workers: Sequence[Facts], needed_bytes: int) -> None:
 
 
 def _ask(crew: Crew, paths: Sequence[str]) -> list[Facts]:
-    """What the workers see; an error if they do not answer."""
+    """What each worker reports about itself; an error if one does not answer."""
     try:
         if isinstance(crew.executor, DaskExecutor):
             found = crew.executor.client.run(look_around, paths, on_error="return")
@@ -251,14 +251,14 @@ def _ask(crew: Crew, paths: Sequence[str]) -> list[Facts]:
 
 
 class Facts(NamedTuple):
-    """What a worker is and sees."""
+    """What a worker reports about itself: versions, memory, and the files that it sees."""
 
     host: str
     """Its machine."""
     process: int
     """Its process."""
     versions: dict[str, str]
-    """Versions that must be the same everywhere: two codecs must not make different bytes of the same elements."""
+    """Versions that must be the same everywhere, so that the same elements are always encoded as the same bytes."""
     memory_bytes: int | None
     """Memory of its machine, or of its control group."""
     files: list[int | None]
@@ -266,7 +266,7 @@ class Facts(NamedTuple):
 
 
 def look_around(paths: Sequence[str]) -> Facts:
-    """What this process is and sees."""
+    """The report of this process about itself."""
     files: list[int | None] = []
     for path in paths:
         try:

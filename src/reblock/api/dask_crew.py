@@ -1,7 +1,7 @@
-"""Dask: the workers of a cluster as an executor, whatever becomes of them and of their scheduler.
+"""Dask: the workers of a cluster as an executor that survives the loss of workers and of their scheduler.
 
-Shares are placed on the workers one by one, so that each has the same number of them; if that worker dies, the
-scheduler gives them to others. If the scheduler restarts, everything that it knew is lost, and submitted again.
+Shares are assigned to workers one by one, so that each has the same number of them; if a worker dies, the scheduler
+gives its shares to others. A scheduler that restarts has lost everything, so all shares are submitted again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FORGOTTEN = ("cancelled", "lost")
 
 
 class DaskFuture(Future[Any]):
-    """A future of Dask, as others expect it; cancelling it takes it from the scheduler."""
+    """A future of Dask as one of `concurrent.futures`; cancelling it removes the task from the scheduler."""
 
     def __init__(self, forget: Callable[[], None]) -> None:
         super().__init__()
         self._forget = forget
 
     def cancel(self) -> bool:
-        """Forget the task; a worker that is carrying it out will end it in vain."""
+        """Forget the task; if a worker is carrying it out, its work is lost."""
         if not super().cancel():
             return False
         self._forget()
@@ -63,9 +63,9 @@ class DaskExecutor(Executor):
         self._processes: set[str] = set()
         self._listed = 0.0
         self.label = "reblock"
-        """What the dashboard calls the tasks."""
+        """The name of the tasks in Dask's dashboard."""
         self.vanished = False
-        """Whether a worker that was there is not there any more."""
+        """Whether a worker was lost."""
         self.workers()
 
     def workers(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class DaskExecutor(Executor):
         return made
 
     def check(self) -> None:
-        """StorageError if there have been no workers for long; returns at once most of the time."""
+        """StorageError if there have been no workers for a long time; usually returns at once."""
         now = monotonic()
         if now < self._listed + _LIST_SECONDS or self.client.status != "running":
             return
@@ -141,7 +141,7 @@ class DaskExecutor(Executor):
             raise StorageError(f"the Dask cluster has had no workers for {PATIENCE_SECONDS:.0f} s")
 
     def renew(self) -> Executor:
-        """The same executor, once its scheduler and a worker are there; StorageError if they do not come back."""
+        """The same executor, once its scheduler and a worker are back; StorageError if they stay away."""
         until = monotonic() + PATIENCE_SECONDS
         words = "no worker is left"
         while monotonic() < until:
@@ -155,7 +155,7 @@ class DaskExecutor(Executor):
             except (OSError, TimeoutError, UsageError, RuntimeError) as error:
                 words = " ".join(str(error).split())[:200]
             sleep(0.2)
-        raise StorageError(f"the Dask cluster is gone, and did not come back for {PATIENCE_SECONDS:.0f} s: {words}")
+        raise StorageError(f"the Dask cluster is gone, and did not come back within {PATIENCE_SECONDS:.0f} s: {words}")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - the base class has it so
         """Nothing to do: the cluster belongs to others."""
@@ -183,7 +183,7 @@ def check_memory(workers: dict[str, Any], needed_bytes: int, usable: float) -> N
         if limit and room < needed_bytes:
             most = f": use a memory budget of at most {format_size(room)}, or larger workers" if room > 0 else ""
             raise UsageError(
-                f"the worker {address} has {format_size(max(room, 0))} of its {format_size(limit)} to give, and a task "
+                f"the worker {address} has {format_size(max(room, 0))} free of its {format_size(limit)}, and a task "
                 f"needs {format_size(needed_bytes)}{most}"
             )
 

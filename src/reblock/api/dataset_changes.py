@@ -1,4 +1,4 @@
-"""Ends of a job that appends a dataset to a group: all arrays that have the axis, or none.
+"""Append a dataset to a group: source and target of a job on all arrays that have the axis.
 
 ::
 
@@ -34,7 +34,7 @@ _SHOWN = 8
 
 
 def dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
-    """Source and target of a job on a dataset, be it a new one or an append; nothing is written."""
+    """Source and target of a job that makes a dataset or appends to one; nothing is written."""
     return find_dataset_ends(request, source) if request.append_along is None else _appended(request, source)
 
 
@@ -70,7 +70,7 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
 def _target(request: Request) -> tuple[str, TreeStore]:
     """The folder of the group that is changed, and the group."""
     if request.target is None:
-        raise UsageError(f"{option('append_along')} needs a dataset that it changes")
+        raise UsageError(f"{option('append_along')} needs a dataset to change")
     where = registry.locate(request.target)
     if not exists(medium_of(where.path), where.path):
         raise UsageError(f"{where} does not exist: leave out {option('append_along')} to make it")
@@ -84,10 +84,10 @@ def _target(request: Request) -> tuple[str, TreeStore]:
 
 
 def _check_names(source: TreeStore, chosen: Tree, path: str, there: Tree, names: Sequence[str], axis: str) -> None:
-    """Raise UsageError if not the same arrays of both sides have the axis."""
+    """Raise UsageError if the two sides do not have the same arrays along the axis."""
     if not names:
         known = sorted({one for schema in chosen.arrays.values() for one in schema.axes or ()})
-        raise UsageError(f"{axis!r} is an axis of none of the arrays of {source.location}: there are {_listed(known)}")
+        raise UsageError(f"no array of {source.location} has the axis {axis!r}: there are {_listed(known)}")
     theirs = [name for name, schema in there.arrays.items() if axis in (schema.axes or ())]
     if missing := [name for name in names if name not in theirs]:
         raise UsageError(
@@ -103,7 +103,7 @@ def _check_names(source: TreeStore, chosen: Tree, path: str, there: Tree, names:
 def _compare_others(
     request: Request, source: TreeStore, chosen: Tree, target: TreeStore, names: Sequence[str]
 ) -> list[str]:
-    """Notes on arrays without the axis; UsageError if one of them differs, because it is of another grid."""
+    """Notes on arrays without the axis; UsageError if one of them differs, because the grids do not match."""
     notes, same = [], []
     region = items_by_name(request.region, "START:STOP") if request.region is not None else None
     for name in names:
@@ -112,15 +112,16 @@ def _compare_others(
         if name not in target.tree.arrays:
             notes.append(f"{name} is left out: the target does not have it")
         elif size > _COMPARED_BYTES:
-            notes.append(f"{name} stays as it is: it was not compared, with {format_size(size)}")
+            notes.append(f"{name} stays as it is: with {format_size(size)}, it is too large to be compared")
         else:
             part = {one: item for one, item in (region or {}).items() if one in axes} or None
             ours, theirs = Dataset(source)[name], Dataset(target)[name]
-            # Loaded here, because few runs compare.
+            # Loaded here, because few runs need it.
             verdict = import_module("reblock.api.compare").verify(ours, theirs, region=part)
             if not verdict:
                 raise UsageError(
-                    f"{name} of {source.location} is not that of {target.location}: {option('exclude')} leaves it out"
+                    f"{name} of {source.location} differs from that of {target.location}: "
+                    f"{option('exclude')} leaves it out"
                 )
             same.append(name)
     return [*notes, *([f"{_listed(same)}: the same in both"] if same else [])]

@@ -250,7 +250,7 @@ def narrowing(given: Mapping[str, Any], tree: Tree) -> Callable[[Sequence[str] |
         for axis in found:
             if axis not in known:
                 names = f"the axes are {_listed(sorted(known))}" if known else "its axes have no names"
-                raise UsageError(f"{option(name)}: {axis!r} is an axis of none of the arrays: {names}")
+                raise UsageError(f"{option(name)}: no array has the axis {axis!r}: {names}")
         items[name] = found
 
     def narrow(axes: Sequence[str] | None) -> dict[str, Any]:

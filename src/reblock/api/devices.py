@@ -126,7 +126,7 @@ def _presets(
     target: str | None,
     layouts: tuple[Layout, Layout],
 ) -> Devices:
-    """The devices that were asked for, without measurements; `auto` on an object store is the preset of one."""
+    """The requested devices, without measurements; `auto` on an object store is the preset `s3`."""
     subjects = _subjects(view, target) if view is not None else ("", "")
 
     def found(one: Asked, subject: str) -> Device:
@@ -201,7 +201,7 @@ def _subjects(view: View, target: str | None) -> tuple[str, str]:
 
 
 def subject_of(path: str) -> str:
-    """The name of the device of a path or URL in the experience."""
+    """The name under which the experience keeps the device of a path or URL."""
     scheme, mark, rest = path.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if mark else device_name(path) or "unknown device"
 

@@ -79,7 +79,7 @@ class Request:
     dtype: Any = None
     """Type of the target's elements."""
     unsafe_cast: bool = False
-    """Whether elements that do not survive in that type are converted as numpy does."""
+    """Whether values that do not survive in that type are converted as numpy does."""
     fill_value: Any = None
     """Fill value of the target."""
     strategy: str = AUTO
@@ -127,7 +127,7 @@ class Request:
     into_region: Ranges | None = None
     """The region of the existing target that the source replaces."""
     workers: int | None = None
-    """Processes of this machine that will share its memory; they are not part of what is remembered."""
+    """Processes on this machine that will share its memory; a run does not remember their number."""
 
     def __post_init__(self) -> None:
         if self.access is not None and self.chunks is None:
@@ -334,7 +334,7 @@ def patch_ends(
 def check_decided(request: Request) -> None:
     """Raise UsageError for options of a new array."""
     if given := [option(name) for name in DECIDED if getattr(request, name) not in (None, False)]:
-        raise UsageError(f"{given[0]} is for a new array: the existing one decides it, leave it out")
+        raise UsageError(f"{given[0]} is for a new array, and the target exists: leave it out")
 
 
 def _view(request: Request, opened: Store) -> View:

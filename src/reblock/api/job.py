@@ -45,7 +45,7 @@ class Job:
     devices: Devices | None = field(default=None, repr=False, compare=False)
     """The devices that it was planned for, which learn from its run."""
     workers: int | None = None
-    """Processes of this machine that share its memory; None = one."""
+    """Processes on this machine that share its memory; None = one."""
 
     def __repr__(self) -> str:
         one = "shapes" if self.source is None else self.source.store.location
@@ -76,7 +76,7 @@ class Job:
         return (*self.schema.notes, *advice, *self._memory_notes(), *self._striping_notes(), *engine_notes())
 
     def _striping_notes(self) -> tuple[str, ...]:
-        """Advice on striping, if the target is made on Lustre."""
+        """Advice on striping, if the target is on Lustre."""
         if self.target is None or self.format is None or not target_medium(self.target.path).is_local:
             return ()
         folder = os.path.dirname(absolute(self.target.path.rstrip("/"))) or "/"

@@ -1,4 +1,4 @@
-"""The machine: its cores, its memory and the limits on it, budgets that follow from them, and its engine.
+"""The machine: its cores, its memory, the limits on memory, the budgets that follow, and its engine.
 
 ::
 
@@ -80,7 +80,7 @@ def _slurm_limit(environment: Mapping[str, str]) -> MemoryLimit | None:
 
 
 def _largest(text: str) -> int | None:
-    """The largest number of a list such as `4(x2),3`, whose first number is meant for two nodes; None if it is none."""
+    """The largest number in a list such as `4(x2),3`, where 4 stands for two nodes; None for any other text."""
     parts = [re.fullmatch(r"([0-9]{1,12})(\(x[0-9]{1,9}\))?", part) for part in text.strip().split(",")]
     return max((int(part[1]) for part in parts if part), default=None) if all(parts) else None
 
@@ -97,13 +97,13 @@ def parse_memory(memory: str | int | None, workers: int | None = None) -> int:
 
 
 def local_workers(workers: int | None, cluster: str | None) -> int | None:
-    """The number of worker processes on this machine; None if other machines may have them, or there are none."""
+    """The number of worker processes on this machine; None if there are none, or if they may be elsewhere."""
     found = re.fullmatch(r"local:([0-9]{1,3})", cluster or "")
     return int(found[1]) if found else workers
 
 
 def memory_notes(memory_bytes: int, *, given: bool = True, workers: int | None = None) -> tuple[str, ...]:
-    """Notes on a budget that was given, or that follows from a limit."""
+    """Notes on a budget that exceeds a limit, or follows from one."""
     most, limit, count = machine_bytes(), memory_limit(), max(workers or 1, 1)
     each = f" for each of {count} workers" if count > 1 else ""
     allowed = "" if limit is None else f"the {format_size(limit.bytes)} that {limit.source} allows"
@@ -172,7 +172,7 @@ def _group_limits() -> Iterator[tuple[str, int]]:
         for _, controllers, path in groups:
             if controllers and "memory" not in controllers.split(","):
                 continue
-            # Where both versions are in use, the second one has a folder of its own.
+            # Where both versions are in use, the second one has its own folder.
             tops = [os.path.join(_GROUPS, "memory")] if controllers else [_GROUPS, os.path.join(_GROUPS, "unified")]
             here = path.strip("/")
             while True:

@@ -127,7 +127,7 @@ def load_problem(path: Where, devices: tuple[Device, Device]) -> tuple[Plan, Pro
     """A saved plan and the problem that it solves, on devices of the source and the target; no array is opened."""
     with _reading(path) as found:
         if found.get("problem") is None:
-            raise UsageError("it says too little of its arrays: save it again with this version of reblock")
+            raise UsageError("it says too little about its arrays: save it again with this version of reblock")
         known = members(found["problem"], "problem", ("source", "target", "memory_bytes", "cores"))
         problem = Problem(
             read_layout(known["source"], "problem.source"),
@@ -143,7 +143,7 @@ def load_problem(path: Where, devices: tuple[Device, Device]) -> tuple[Plan, Pro
 
 @contextmanager
 def _reading(path: Where) -> Iterator[dict[str, Any]]:
-    """The content of a plan file; what is wrong with it is a UsageError that names the file."""
+    """The content of a plan file; UsageError that names the file if anything in it is wrong."""
     where = os.fspath(path)
     try:
         data = parse_json(read_whole(LOCAL, where, limit_bytes=MAX_BYTES), where=where)

@@ -252,7 +252,9 @@ def prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda
     is_dataset = isinstance(job, DatasetJob)
     changes = bool(patches_of(job.format))
     if changes and how.overwrite:
-        raise UsageError(f"{option('overwrite')} replaces an array, and {job.target} is only changed: leave it out")
+        raise UsageError(
+            f"{option('overwrite')} replaces an array, and this run only changes {job.target}: leave it out"
+        )
     adds = not is_dataset and not changes and is_addition(job.target, job.format, works[0].schema)
     staging = Staging(
         job.target.path,

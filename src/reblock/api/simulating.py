@@ -1,4 +1,4 @@
-"""Simulating: what a plan would take on many workers, from a plan or its file."""
+"""Simulating: predict time, requests and price of a plan, or of a plan file, on many workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reblock.simulation import simulate as simulate_plan
 from reblock.storage.location import Where
 from reblock.units import parse_size
 
-#: The largest ratio of bytes of elements to stored bytes that can be assumed.
+#: The largest compression ratio that can be assumed.
 MAX_RATIO = 1e6
 
 
@@ -41,7 +41,7 @@ def simulate(
     put_price: float = 0.005,
     egress_price: float = 0.0,
 ) -> Outcome:
-    """Predict what a plan takes on many workers: makespan, requests per second, hot spots, egress and price.
+    """Predict makespan, requests per second, hot spots, egress and price of a plan on many workers.
 
     `plan` is a job from `reblock.plan`, or a file from `reblock.save_plan`. Nothing is read or written but that file.
     Tasks are cut for the workers and submitted in shares as `reblock.run` does it. Each worker has the `device` to
@@ -87,7 +87,7 @@ def simulate(
 
 def _problem(plan: AnyJob | Where, devices: tuple[Device, Device]) -> tuple[Plan, Problem]:
     if isinstance(plan, DatasetJob):
-        raise UsageError("a simulation is of the plan of one array: name an array of the dataset after '::'")
+        raise UsageError("only the plan of one array can be simulated: name an array of the dataset after '::'")
     if not isinstance(plan, Job):
         return load_problem(plan, devices)
     first, last = devices
@@ -113,4 +113,4 @@ def _check_codecs(problem: Problem) -> None:
         try:
             codec_rate({}, layout.codec, encoding=True)
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            raise UsageError(f"the codec {layout.codec[:60]!r} is not one: {error}") from None
+            raise UsageError(f"{layout.codec[:60]!r} is not a codec: {error}") from None

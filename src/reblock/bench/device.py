@@ -148,7 +148,7 @@ def _is_calibration(path: str) -> bool:
 
 
 def keep_for_auto(device: Device, path: Where) -> None:
-    """Keep what was measured of an object store for plans with `--device auto`; disks are measured by runs."""
+    """Keep the measurements of an object store for plans with `--device auto`; runs measure disks."""
     if not is_object(os.fspath(path)):
         return
     subject = subject_of(os.fspath(path))

@@ -32,7 +32,7 @@ MIN_GAIN = 1.2
 _SLICE_SECONDS = 0.5
 _SMALL_BYTES, _SMALL_OBJECTS = 1024, 128
 _LARGE_BYTES = 4 << 20
-#: A store may lose, or double, no more than this part of its rate to requests that were measured too short.
+#: At least this part of a measured time counts as moving bytes, however long requests seem to take.
 _LEAST_PART = 0.25
 
 
@@ -106,7 +106,7 @@ def _rate(size: int, seconds: float, requests: float) -> float:
 
 
 def _find_depth(medium: TargetMedium, keys: Sequence[str]) -> tuple[int, float]:
-    """The number of requests at once from which on more are no faster, and requests per second with it."""
+    """The number of requests at once beyond which more gain nothing, and its requests per second."""
     best, rate = 1, 0.0
     for depth in DEPTHS:
         done, elapsed = run_threads([_read(medium, keys[n::depth]) for n in range(depth)], _SLICE_SECONDS)

@@ -163,13 +163,13 @@ changes = _together(
         click.option(
             "--append-along",
             metavar="AXIS",
-            help="DST exists: append SRC to it along this axis, by number or name, in whole chunks, shards or blocks.",
+            help="Append SRC to the existing DST along this axis (number or name), in whole chunks, shards or blocks.",
         ),
         click.option(
             "--into-region",
             metavar="RANGES",
-            help="DST exists: SRC replaces this region of it, such as 0:64,:,: or time=0:24, whole chunks, shards or "
-            "blocks.",
+            help="Replace this region of the existing DST, such as 0:64,:,: or time=0:24; whole chunks, shards or "
+            "blocks only.",
         ),
     ]
 )
@@ -242,7 +242,7 @@ target = _together(
         click.option(
             "--fill-value",
             metavar="VALUE",
-            help="Fill value of DST, or none; elements stay as they are.  [default: SRC's]",
+            help="Fill value of DST, or none; changes no element.  [default: SRC's]",
         ),
         from_format,
         allow_external,

@@ -77,7 +77,7 @@ def _stall(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
 
 
 def stalled_part(sweep: Pass, source: Layout, target: Layout, plan: Plan) -> float:
-    """The part of the writes that the next reads wait for, because memory does not hold two steps."""
+    """The part of the writes that the next reads wait for, because memory cannot hold two steps."""
     behind = behind_bytes(sweep, target)
     room = plan.memory_bytes - planned_flight(sweep, source, target, plan, plan.memory_bytes)
     if sweep.reads.count < 2 or not behind:

@@ -24,7 +24,7 @@ MACHINE = "machine"
 SCATTER = "scatter"
 #: Work of a visit to an object, and of a new one, in processor seconds.
 VISIT, MAKE = "visit", "make"
-#: Requests that a device serves at once; calibrations measure it, runs do not.
+#: Requests that a device serves at once; `bench device` measures them, runs do not.
 DEPTH = "depth"
 #: Sizes of accesses that have speeds of their own: less than this many bytes.
 _SIZES = ((64 << 10, "small"), (1 << 20, "medium"))

@@ -1,14 +1,14 @@
-"""Casting: elements become those of another type, and the first that does not survive is found.
+"""Casting: convert elements to another type, and find the first one whose value does not survive.
 
 An element survives if its value does. ::
 
-    whole numbers    exactly, whatever they become: 300 is no uint8, 2**53 + 1 no float64
+    whole numbers    exactly, whatever they become: 300 is not a uint8, 2**53 + 1 is not a float64
     fractions        none, if they become whole numbers; nor NaN and infinity
     floats           rounded by fewer digits; a finite one that becomes infinite does not survive
     complex          without an imaginary part, if they become real
     booleans         from 0 and 1 only
     dates, durations exactly, in whole units of the other type
-    text             without a character less
+    text             with all characters
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reblock.geometry import Box
 from reblock.geometry.runs import pieces
 from reblock.model import Index, clear_padding
 
-#: Elements that are converted at a time, which bounds temporary memory.
+#: Elements converted at a time, which bounds temporary memory.
 _MANY_ELEMENTS = 1 << 15
 #: Finds elements that do not survive: takes them before and after, and returns a mask.
 Rule = Callable[[Array, Array], Any]
@@ -67,7 +67,7 @@ def fits(value: Array, dtype: np.dtype[Any]) -> bool:
 
 def misfit(value: Any, dtype: np.dtype[Any], index: Index) -> MisfitError:
     """The error about an element that does not survive."""
-    return MisfitError(f"{value!s}, which is no value of {_name(dtype)}", index=index, value=value)
+    return MisfitError(f"{value!s}, which {_name(dtype)} cannot hold", index=index, value=value)
 
 
 def misfit_in_source(error: MisfitError, view: View) -> MisfitError:
@@ -79,7 +79,7 @@ def misfit_in_source(error: MisfitError, view: View) -> MisfitError:
 
 
 def is_convertible(before: np.dtype[Any], after: np.dtype[Any]) -> bool:
-    """Whether the values of a type mean something in another: numbers, text, and dates as what they count."""
+    """Whether values of one type have a meaning in another: numbers, text, and dates as the units they count."""
     if before.newbyteorder("=") == after.newbyteorder("="):
         return True
     kinds = {before.kind, after.kind}
@@ -88,7 +88,7 @@ def is_convertible(before: np.dtype[Any], after: np.dtype[Any]) -> bool:
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    """A type with its limits, where that says something."""
+    """A type, with its limits if it has any worth naming."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return f"{dtype.name} ({limits.min} to {limits.max})"
@@ -108,7 +108,7 @@ def rule_of(before: np.dtype[Any], after: np.dtype[Any]) -> Rule | None:
         return None if longer else _there_and_back
     if kinds in (("M", "M"), ("m", "m")):
         return _dates_there_and_back
-    # As integers of 64 bits, dates and durations are what they count.
+    # As integers of 64 bits, dates and durations are the units they count.
     if before.kind in "Mm":
         rule = rule_of(np.dtype(np.int64), after)
         return None if rule is None else partial(_counted, rule)
@@ -172,7 +172,7 @@ def _exact_rule(before: np.dtype[Any], after: np.dtype[Any]) -> Rule | None:
     if max(limits.max, -limits.min) <= min(2 ** (found.nmant + 1), float(found.max)):
         return None
     native = before.newbyteorder("=")
-    # The smallest power of two above all values: floats of at least this are no values of the type.
+    # The smallest power of two above all values: the type holds no float of at least this.
     above = (
         np.array(2.0, found.dtype) ** (limits.bits - (before.kind == "i")) if limits.max < float(found.max) else np.inf
     )

@@ -34,7 +34,7 @@ class DatasetReport:
     engine: str = ""
     """The engine that moved the bytes."""
     array_task: Mapping[str, Any] | None = None
-    """The part of a member of a job array, if the run was one: its tasks, and the members that are not done."""
+    """The share of a member of a job array, if this was one: its tasks, and the members that are not done."""
 
     @property
     def tasks(self) -> int:

@@ -118,7 +118,7 @@ class Report:
     engine: str = ""
     """The engine that moved the bytes: `compiled`, or `numpy` if the compiled one cannot be used."""
     array_task: Mapping[str, Any] | None = None
-    """The part of a member of a job array, if the run was one: its tasks, and the members that are not done."""
+    """The share of a member of a job array, if this was one: its tasks, and the members that are not done."""
 
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"

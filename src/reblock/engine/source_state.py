@@ -86,7 +86,7 @@ class SourceState:
         self.stamps = self._own if self._shared is None else self._stamp_of_all()
 
     def carried(self) -> SourceState:
-        """The same with few enough stamps to be sent to other processes many times.
+        """The same with few enough stamps to send it to other processes many times.
 
         Objects that share a stamp are only checked for their presence while they are read; the caller checks each of
         them again at the end.

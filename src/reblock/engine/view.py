@@ -34,7 +34,7 @@ class View:
     strict: bool = False
     """Whether chunks that are not stored are an error even where the format defines them as fill."""
     checked: bool = False
-    """Whether elements that do not survive in the target's type are an error."""
+    """Whether a value that does not survive in the target's type is an error."""
 
     @classmethod
     def whole(cls, store: Store, *, checked: bool = False) -> View:

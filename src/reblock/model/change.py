@@ -23,7 +23,7 @@ class Change:
     """The part of an existing array that a run writes: a region, or what is appended along an axis."""
 
     box: Box
-    """The part, in the array as it will be; whole objects."""
+    """The part, in the array as it will be after the change; whole objects."""
     before: tuple[int, ...]
     """Shape of the array before it."""
     after: tuple[int, ...]
@@ -33,7 +33,7 @@ class Change:
 
     @property
     def identity(self) -> Any:
-        """What makes two changes the same: the axis of an append, wherever that ends, or the region."""
+        """What makes two changes the same: the region, or the axis of an append, wherever it ends."""
         if self.along is not None:
             return {"append along": self.along}
         return {"region": [list(pair) for pair in zip(self.box.start, self.box.stop, strict=True)]}
@@ -68,7 +68,7 @@ class Change:
 
 @runtime_checkable
 class Patchable(Store, Protocol):
-    """A store whose objects are files of their own, and can be replaced and added one by one."""
+    """A store with one file per object, whose objects can be replaced and added one by one."""
 
     def check_patchable(self) -> None:
         """Raise UsageError if no part of this array can be written."""
@@ -81,7 +81,7 @@ class Patchable(Store, Protocol):
 
     @property
     def object_grid(self) -> Grid:
-        """The grid of the objects that are files of their own."""
+        """The grid of the objects that have their own files."""
 
     def object_path(self, index: Index) -> str:
         """The file of an object."""
@@ -92,7 +92,7 @@ class Patchable(Store, Protocol):
 
 @runtime_checkable
 class Mover(Protocol):
-    """A medium that gives objects other keys without copying them."""
+    """A medium that can give objects new keys without copying them."""
 
     def check_moves(self, folder: str, target: str) -> None:
         """Raise UsageError if objects in a folder cannot be moved below the target."""

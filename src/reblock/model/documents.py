@@ -1,4 +1,4 @@
-"""Documents of layouts: everything that planning knows of a stored array, as JSON that can be read back.
+"""Documents of layouts: all that planning knows about a stored array, as JSON that can be read back.
 
 `Layout.to_json` describes a layout to people. This document is complete, so that a plan can be priced where its
 arrays are not.

@@ -1,4 +1,4 @@
-"""Shares: how many tasks a worker is handed at a time, where several processes carry out a plan."""
+"""Shares: how many tasks a worker gets at a time, if several processes carry out a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST_SECONDS = 1.0
 
 
 def share_size(tasks: int, workers: int, seconds: float, passes: int = 1) -> int:
-    """Tasks in each share of a pass that is predicted to take one worker some seconds, in a plan of some passes."""
+    """Tasks in each share of a pass, from the seconds that it would take one worker and the passes of the plan."""
     most = max(MAX_SHARES // passes, 1)
     wanted = max(int(min(seconds / LEAST_SECONDS, most)), SHARES_PER_WORKER * workers)
     return max(-(-tasks // min(wanted, most)), 1)

@@ -275,7 +275,7 @@ class Foreseeable(Protocol):
 
 @runtime_checkable
 class AddingFormat(Protocol):
-    """A format whose files can get another array."""
+    """A format that can add an array to an existing file."""
 
     def probe(self, path: str, *, medium: Medium = ...) -> bool:
         """Whether a path holds this format."""
@@ -284,7 +284,7 @@ class AddingFormat(Protocol):
         """Whether a name is new in a file; UsageError if an array of the adapted schema has no place there."""
 
     def add(self, path: str, inner: str, schema: Schema) -> Store:
-        """Like `create`, in a file that is there; a kill may damage it, so it is a copy."""
+        """Like `create`, in an existing file; a kill may damage it, so it must be a copy."""
 
 
 @runtime_checkable
@@ -331,10 +331,10 @@ class EmptyCreator(Protocol):
 
 @runtime_checkable
 class FileFormat(Protocol):
-    """A format whose arrays are one file each, so that it can be built in one place and moved to another."""
+    """A format with one file per array, so that a target can be built in one place and moved to another."""
 
     single_file: bool
-    """Whether that is so."""
+    """Whether every array of this format is one file."""
 
 
 def is_single_file(format: Format) -> bool:

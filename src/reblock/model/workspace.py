@@ -93,7 +93,7 @@ class Workspace(Protocol):
     left: list[str]
     """Names that were found in the folder and not removed, because they are not ours."""
     lost: str
-    """Why what the log calls finished is not to be found here; "" if it is."""
+    """Why the finished boxes in the log are not available here; "" if they are."""
 
     # ---------------------------------------------------------------- keys for those who open objects
     @property

@@ -1,4 +1,4 @@
-"""Sharing: cut the tasks of a chosen plan so that several workers have work.
+"""Sharing: cut the tasks of a chosen plan so that several workers are all busy.
 
 Tasks are cut at boundaries of target objects, so that every object has one writer; inside an object only where parts of
 it can be written. A cut at a boundary that source and target share costs nothing; other cuts make two tasks read the
@@ -29,11 +29,11 @@ from reblock.passes.family import fit, sweep
 from reblock.planner.tune import coalesce, fill_execution
 from reblock.strategies.dra import balance
 
-#: Tasks for each worker that are enough in any case, and tasks that are enough for all.
+#: Tasks are cut until each worker has this many; long passes get more, up to this many in all.
 _TASKS_PER_WORKER, _ENOUGH_TASKS = 8, 2000
 #: Seconds that a task should take at least.
 _LEAST_SECONDS = 1.0
-#: More may be read twice than this part only if there is no other way to give all workers a task.
+#: More than this part is read twice only if there is no other way to give every worker a task.
 _MOST_MORE = 0.1
 #: Multiples of a balanced Max block that are tried, and the most of these blocks.
 _MULTIPLES, _MOST_BLOCKS = (1, 2, 4, 8), 8
@@ -71,7 +71,7 @@ class _Cutter:
         whole = self._seconds(made)
         most = max(_TASKS_PER_WORKER * self._workers, min(int(whole / _LEAST_SECONDS), _ENOUGH_TASKS))
         found = [made, *self._halved(made, most), *self._balanced(made, most)]
-        # Workers may share a disk, or what a store can give: then they only gain by what is not read twice.
+        # Workers may share a disk or the rate of a store; then reading twice eats up their gain.
         limit = self._bytes(made) * (1 + _MOST_MORE)
         cheap = [one for one in found if self._bytes(one) <= limit]
         if any(one.tasks.count >= self._workers for one in cheap):
@@ -79,7 +79,7 @@ class _Cutter:
         return min(found, key=lambda one: (self._end(one), self._seeks(one)))
 
     def _seconds(self, made: Pass) -> float:
-        """The time of a pass, however many workers share it."""
+        """The predicted time of a pass on one worker."""
         reads = traffic(made.reads, self._source, made.read_access, coalesced=made.coalesced)
         writes = traffic(made.writes, self._target, made.write_access, writing=True)
         return float(pass_seconds(reads, writes, self._source, self._target, self._devices))
@@ -92,7 +92,7 @@ class _Cutter:
         return int(reads.seeks + traffic(made.writes, self._target, made.write_access, writing=True).seeks)
 
     def _end(self, made: Pass) -> float:
-        """When the last worker ends: it has as many of the largest tasks as any, and began its last one late."""
+        """When the last worker ends: it has as many of the largest tasks as any other, and began the last one late."""
         tasks, whole = made.tasks, max(prod(made.tasks.shape), 1)
         rounds = -(-tasks.count // self._workers) if tasks.count else 0
         busiest = min(rounds * prod(tasks.largest) / whole, 1.0)
@@ -109,17 +109,16 @@ class _Cutter:
                 for least in (False, True)
                 if (one := self._with(made, (*counts[:axis], 2 * counts[axis], *counts[axis + 1 :]), least=least))
             ]
-            # Objects that do not divide evenly may leave as many tasks as before, and empty arrays have none.
+            # Objects that do not divide evenly may leave as many tasks as before.
             found = [one for one in found if one.tasks.count > made.tasks.count]
             best = min(found, key=lambda one: (self._seconds(one), self._seeks(one), self._end(one)), default=None)
-            # An array without elements has no tasks, however it is cut.
-            if best is None or best.tasks.count <= made.tasks.count:
+            if best is None:
                 return
             yield best
             made = best
 
     def _balanced(self, made: Pass, most: int) -> Iterator[Pass]:
-        """Passes whose tasks are dealt evenly: along each axis, multiples of a Max block of all workers."""
+        """Passes whose tasks divide evenly among workers: along each axis, multiples of a Max block of all workers."""
         counts = self._target.objects.counts
         for factors in balance(counts, self._workers, tuple(reversed(range(len(counts)))))[:_MOST_BLOCKS]:
             for axis in range(len(counts)):
@@ -157,7 +156,7 @@ class _Cutter:
 
 
 def _cut(tasks: Axis, target: Layout, axis: int, count: int, *, least: bool) -> Axis | None:
-    """An axis of the task grid cut into about so many parts."""
+    """An axis of the task grid, cut into about this many parts."""
     objects = target.objects.axes[axis]
     step, there = objects.step, objects.count
     if there < count and target.partial_writes and not target.encoded:

@@ -33,7 +33,7 @@ STEP_BYTES = 16 << 20
 SHARE = 4
 #: Writing threads on few cores: writes that fill the device's queue delay reads.
 LEAST_WRITERS = 10
-#: A device that takes longer to create an object is far away: it gets as many writes at once as it serves.
+#: A device that takes longer than this to create an object is remote: it gets as many writes at once as it serves.
 _FAR_SECONDS = 0.01
 #: Reads that are dispatched for each request in flight, so that memory is allocated well ahead of the readers.
 QUEUED = 8

@@ -87,7 +87,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> str:
 
 
 def share(report: Report | DatasetReport) -> str:
-    """What one member of a job array has done, in a few lines: its costs are a part of those that were predicted."""
+    """What one member of a job array has done, in a few lines; its costs are a part of the predicted ones."""
     task = report.array_task or {}
     cost = report.measured
     waiting = task["unfinished_members"]

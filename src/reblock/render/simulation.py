@@ -1,4 +1,4 @@
-"""Text of a simulation."""
+"""Text about simulations: time, requests, hot spots and price for people to read."""
 
 from __future__ import annotations
 

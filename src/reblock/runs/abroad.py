@@ -55,7 +55,7 @@ class Abroad:
         )
 
     def _place(self, number: int) -> Site:
-        """The array that a pass writes, as others reach it."""
+        """The array that a pass writes, as other processes reach it."""
         if number < self.work.last:
             store, folder, ours = self.scratch.abroad(number)
         else:

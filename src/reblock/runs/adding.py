@@ -1,10 +1,10 @@
-"""Adding: a new array goes into an existing file on a copy of it, which replaces the file at commit.
+"""Adding: put a new array into an existing file by way of a copy, which replaces the file at the end.
 
 ::
 
     old.h5 and old.h5::/new           what the file holds must not change meanwhile: its stamp is in the journal
     → .old.h5.reblock/array           a copy, to which the array is added as to a new file
-    → old.h5                          one rename; until then the old file is whole
+    → old.h5                          one rename; until then the old file stays intact
 
 A file is added to if the array's name is new in it; the format checks that, see `AddingFormat`.
 """
@@ -26,7 +26,7 @@ Stamp = list[int]
 
 
 def is_addition(where: Location, kind: Format, schema: Schema | None = None) -> bool:
-    """Whether an array is new in an existing file; UsageError if it has no place there, for a schema if given."""
+    """Whether an array's name is new in an existing file; UsageError if an array (of `schema`) cannot be there."""
     if not where.inner or not isinstance(kind, AddingFormat) or not medium_of(where.path).is_local:
         return False
     found = _status(where.path)
@@ -40,7 +40,7 @@ def is_addition(where: Location, kind: Format, schema: Schema | None = None) -> 
 
 
 def format_of_file(where: Location, kind: Format) -> Format:
-    """The format of the file that an array may be added to; the given one if there is none."""
+    """The format of the existing file that an array is added to; the given format if there is no such file."""
     if not where.inner or not isinstance(kind, AddingFormat) or not exists(medium_of(where.path), where.path):
         return kind
     try:
@@ -58,7 +58,7 @@ def stamp_of(path: str) -> Stamp:
 
 
 def check_stamp(path: str, before: Stamp) -> None:
-    """Raise ChangedError if a file is not what it was when the run that adds to it began."""
+    """Raise ChangedError if a file has changed since the run that adds to it began."""
     if stamp_of(path) != before:
         raise ChangedError(
             f"{path} changed since the run that adds to it began: {command('clean', path)} discards the run"

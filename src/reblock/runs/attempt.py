@@ -232,14 +232,14 @@ class Attempt:
         )
 
     def _is_appended(self, patches: Mapping[str, Patch]) -> bool:
-        """Whether the last change of the arrays was this append; otherwise a killed process might append twice."""
+        """Whether the last change of the arrays was this append: a killed process must not append twice."""
         records = {name: last_job(one.base.schema.record) for name, one in patches.items()}
         appends = all(one.change.along is not None for one in patches.values()) and not self._sources.is_object
         if not appends or {job for job, _ in records.values()} != {job_of(self._problem)}:
             return False
         each = {name: sums for name, (_, sums) in records.items()}
         whole = each[""] if "" in each else digest.dataset_digest(each)
-        self._take_over(whole, each, "these elements were appended to it before, by the same job")
+        self._take_over(whole, each, "the same job has already appended these elements to it")
         return True
 
     def _records(self) -> tuple[Record, Mapping[str, Record]]:
@@ -307,7 +307,7 @@ class Attempt:
         began = {name: change for name, (change, _) in changes_of(journal).items()}
         if began != {name: one.change for name, one in patches.items()} and not self.staging.is_committed(journal):
             raise ChangedError(
-                f"{self.target.path} has another shape than when the unfinished run began: "
+                f"the shape of {self.target.path} has changed since the unfinished run began: "
                 f"{command('clean', self.target.path)} removes it"
             )
 
@@ -323,7 +323,7 @@ class Attempt:
         before = journal.header["problem"]
         if self.staging.is_committed(journal) and before != self._problem:
             raise UnfinishedError(
-                f"a change of {self.target.path} is committed and not completed: "
+                f"a change of {self.target.path} is committed but not complete: "
                 f"{command('resume', self.target.path)} completes it, then repeat the command"
             )
         if before == self._problem:

@@ -178,7 +178,7 @@ def _describe_attributes(given: Mapping[str, Any]) -> str:
 
 
 def _describe_format(format: Format, inner: str) -> dict[str, Any]:
-    """The disks of the target: another set of them cannot hold what is finished; or what it changes."""
+    """The disks of the target, because finished boxes are on these disks; or the part that the run changes."""
     if patches := patches_of(format):
         return {"change": patches["" if "" in patches else inner].change.identity}
     disks = disks_of(format)

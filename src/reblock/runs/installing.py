@@ -1,4 +1,4 @@
-"""Installing: the redo of a change, from its commit until the array is what it is to be.
+"""Installing: complete a committed change by moving its objects into the array.
 
 ::
 
@@ -32,7 +32,7 @@ _BETWEEN = "/"
 
 
 def job_text(job: str, digest: str | None) -> str:
-    """The job of an array whose last change was made by a job, with the digest of the patch."""
+    """The text for a record: the job that made an array's last change, with the digest of the patch."""
     return job if digest is None else f"{job}{_BETWEEN}{digest}"
 
 
@@ -50,7 +50,7 @@ def changes_of(journal: Journal) -> dict[str, tuple[Change, str]]:
         }
     except (LookupError, TypeError, ValueError):
         raise FormatError(
-            f"{journal.log.key}: the changes of the run are not readable: {command('clean')} removes it"
+            f"{journal.log.key}: the changes of the run cannot be read: {command('clean')} removes it"
         ) from None
 
 
@@ -61,7 +61,7 @@ def change_header(patches: Mapping[str, Patch]) -> dict[str, Any]:
 
 
 def check_bases(target: str, patches: Mapping[str, Patch]) -> None:
-    """Raise ChangedError if arrays are no longer what changes were planned for, UsageError if these are impossible."""
+    """Raise ChangedError if arrays have changed since the run was planned, UsageError if a change is impossible."""
     for name, patch in patches.items():
         _check_base(target, name, patch)
 

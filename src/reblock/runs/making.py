@@ -311,7 +311,7 @@ class Making:
         return measured
 
     def _is_alone(self, crew: Crew, work: Work, store: Store) -> bool:
-        """Whether this process writes an array of a dataset without the crew; UsageError for an array of its own."""
+        """Whether this process writes an array of a dataset without the crew; UsageError for a single array."""
         if self._disks.folders:
             raise UsageError(f"{option('disks')} and {option('workers')} do not go together: leave one of them out")
         if crew.can_write(store):
@@ -322,9 +322,9 @@ class Making:
         return True
 
     def _check_twice(self, crew: Crew, work: Work, journal: JournalPart, store: Store, ledger: GroupCommit) -> None:
-        """Raise StorageError if tasks were carried out twice, and a file is not what its journal says.
+        """Raise StorageError if tasks were carried out twice, and a file does not match the journal.
 
-        Both write the same bytes, but a worker that is killed after the other has finished may leave a file longer.
+        Both workers write the same bytes, but one that is killed after the other has ended may leave a file too long.
         """
         sweep = work.plan.passes[work.last]
         side = destination_of(store, sweep, self.staging.workspace.reach)
@@ -334,7 +334,7 @@ class Making:
         memory = work.plan.memory_bytes
         _, _, failed = find_finished(journal, work.last, sweep, side, memory, self.cancelled)
         if failed:
-            raise StorageError(f"a worker that was lost has damaged {failed} write boxes, which must be made again")
+            raise StorageError(f"a lost worker has damaged {failed} write boxes, which must be written again")
 
     def _record(self, work: Work) -> Record:
         return Record(digest=work.sums, job=job_of_array(self.problem["arrays"][work.name]))
@@ -405,7 +405,7 @@ class Making:
             is_object = self.sources.is_object
             if is_object and isinstance(error, ReblockError):
                 error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
-            # The same command would meet the same element again.
+            # The same command would find the same element again.
             if is_object or isinstance(error, MisfitError) or (not ledger.commits and not self._found):
                 with suppress(ReblockError):
                     settle_disks(self._disks.folders, (), published=False)

@@ -50,7 +50,7 @@ _Result = TypeVar("_Result")
 
 
 class BegunError(Exception):
-    """Another member has begun the run with another plan, which a job that is prepared again adopts."""
+    """Another member has begun the run with another plan; prepare the job again to adopt it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _SharePart(JournalPart):
 
 @dataclass
 class MemberAttempt(Attempt):
-    """The inputs of one member's part of a run, and its results."""
+    """The inputs of one member's share of a run, and its results."""
 
     member: ArrayMember = field(default_factory=lambda: ArrayMember(0, 1))
     """The member."""
@@ -109,7 +109,7 @@ class MemberAttempt(Attempt):
             work.measured, work.resumed = measured, resumed
 
     def _patiently(self, action: Callable[[], _Result]) -> _Result:
-        """The result of an action that needs a lock; tried again for a while, because members hold it only shortly."""
+        """The result of an action that needs a lock; repeated for a while, because members hold it only briefly."""
         deadline, pause = time.monotonic() + PATIENCE_SECONDS, _PAUSE_SECONDS
         while True:
             try:
@@ -176,7 +176,7 @@ class MemberAttempt(Attempt):
                 self._create()
                 journal.append({CREATED: True})
             except BaseException:
-                # No member has begun, and the next one tries again from the start.
+                # No member has begun yet, so the next one starts again from the beginning.
                 with suppress(ReblockError):
                     self.staging.workspace.forget_log()
                 raise
@@ -364,9 +364,9 @@ class MemberAttempt(Attempt):
         return not self.unfinished
 
     def _find_made(self) -> None:
-        """Take the result of the member that has published meanwhile."""
+        """Take the result of the member that has published in the meantime."""
         if not self.staging.workspace.has_target:
-            raise UnfinishedError(f"the run on {self.target.path} was discarded meanwhile: begin again")
+            raise UnfinishedError(f"the run on {self.target.path} was discarded in the meantime: begin again")
         self.published = True
         with suppress(ReblockError):
             record, each = self._records()

@@ -1,4 +1,4 @@
-"""Members: processes of a job array that make one target together, each with its share of the tasks.
+"""Members: the processes of a job array, which make one target together, each with its share of the tasks.
 
 ::
 
@@ -10,7 +10,7 @@
                do the share: tasks by arithmetic from the plan → segment → line "ended"
                has every member ended? → take the run's lock → absorb all segments → publish, as any resumed run does
 
-A member never waits for the work of another, because a scheduler may run them one after the other. Each writes its line
+A member never waits for another's work, because a scheduler may run them one after another. Each writes its line
 "ended" before it looks at the others, so at least one sees that all have ended; the run's lock lets only one publish.
 Whoever holds the run's lock, and finds no member at work, may absorb the segments and do the rest alone.
 """

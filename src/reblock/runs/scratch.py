@@ -37,7 +37,7 @@ _FORMAT = "rawblocks"
 _KEPT_NAME = re.compile(r"\.reblock-scratch-[0-9a-f]{16}")
 #: The most boxes that are tracked, so that tracking takes little memory; with more, blocks are removed at the end.
 _MANY_BOXES = 1 << 17
-#: Names of arrays that workers make for themselves begin here; passes have smaller numbers.
+#: Numbers of arrays that workers make for themselves start here; those of passes are smaller.
 _FIRST_SPARE = 10**17
 
 

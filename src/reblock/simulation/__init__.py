@@ -1,4 +1,4 @@
-"""Simulation: what a plan would take on many workers, without any of them."""
+"""Simulation: predict how long a plan takes on many workers, without running it."""
 
 from reblock.simulation.events import simulate
 from reblock.simulation.outcome import Outcome

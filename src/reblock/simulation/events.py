@@ -1,4 +1,4 @@
-"""Events: workers take shares one after the other until none is left.
+"""Events: workers take shares, one after another, until none is left.
 
 A share is work of some seconds for an undisturbed worker. Between two events (a share ends, or fails) all speeds are
 constant, so the next event is the smallest quotient of work that is left and speed ::
@@ -27,11 +27,11 @@ from reblock.simulation.outcome import Outcome, SimulatedPass
 from reblock.simulation.scenario import Scenario
 from reblock.simulation.shares import Lot, Stretch, stretches_of
 
-#: The most attempts of all shares that fail before the simulation gives up.
+#: The most failed attempts, of all shares together, before the simulation gives up.
 MAX_FAILURES = 100_000
 #: Shares of each worker that are submitted at a time.
 SUBMITTED = 2
-#: Work that is less than this part of a share is rounding.
+#: Less than this part of a share is a rounding error.
 _ROUNDING = 1e-9
 
 
@@ -166,7 +166,7 @@ class _Race:
             done = _done_part(lot, scenario.failure_rate, float(random.random()))
         self._fails[slot] = done is not None
         part = 1.0 if done is None else done
-        # A worker that failed, or one that replaces it, has to start again.
+        # A worker that failed, or its replacement, has to start up again.
         work = seconds * part + (scenario.startup_seconds if done is not None else 0.0)
         self._left[slot] = self._whole[slot] = work
         moved = lot.bytes_read + lot.bytes_written

@@ -1,4 +1,4 @@
-"""Limits of a store: what every prefix serves in a second, and the speed that it leaves to each share.
+"""Limits of a store: the requests per second that each prefix serves, and how fast shares can go under them.
 
 A share spreads its requests evenly over some neighbouring prefixes. Between the prefixes where any share begins or
 ends, all have the same demand, so only these intervals are looked at ::
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HotSpot:
-    """A prefix that was to serve more than it can."""
+    """A prefix that got more requests than it can serve."""
 
     array: str
     """`source`, `scratch` or `target`."""
@@ -34,7 +34,7 @@ class HotSpot:
     first: int
     """The first index of its chunks; 0 if the whole array is one prefix."""
     prefixes: int
-    """Prefixes like it."""
+    """Number of such prefixes."""
     demand_per_second: float
     """The most requests that workers would have sent to each of them in a second."""
     limit_per_second: float

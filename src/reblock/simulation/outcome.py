@@ -30,7 +30,7 @@ class SimulatedPass:
     ideal_seconds: float
     """Time of all shares divided by the workers."""
     busy_seconds: float
-    """Time in which workers carried out shares, all together."""
+    """Time during which workers carried out shares, summed over all of them."""
     gets: float
     """Reading requests, including those of attempts that failed."""
     puts: float
@@ -50,13 +50,13 @@ class SimulatedPass:
     prefix_puts_per_second: float
     """The most writing requests in a second that any prefix served."""
     throttled_seconds: float
-    """Time in which a limit slowed workers down."""
+    """Time during which a limit slowed workers down."""
     failures: int
     """Attempts that failed."""
     completes: bool
     """Whether all shares were finished."""
     hot_spots: tuple[HotSpot, ...] = ()
-    """Prefixes that were to serve more than they can."""
+    """Prefixes that got more requests than they can serve."""
 
     def to_json(self) -> dict[str, Any]:
         names = [name for name in self.__dataclass_fields__ if name != "hot_spots"]
@@ -65,7 +65,7 @@ class SimulatedPass:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a plan would take on many workers."""
+    """The predicted time, requests and price of a plan on many workers."""
 
     scenario: Scenario
     """What was assumed."""
@@ -87,17 +87,17 @@ class Outcome:
 
     @property
     def completes(self) -> bool:
-        """Whether the run finishes; False if a share failed more often than it may."""
+        """Whether the run finishes; False if a share failed more often than allowed."""
         return all(leg.completes for leg in self.legs)
 
     @property
     def efficiency(self) -> float:
-        """The part of the workers' time that the tasks need if nothing holds them up."""
+        """The part of the workers' time that the tasks need if nothing delays them."""
         return min(self._sum("ideal_seconds") / self.makespan_seconds, 1.0) if self.makespan_seconds else 1.0
 
     @property
     def hot_spots(self) -> Sequence[HotSpot]:
-        """Prefixes that were to serve more than they can, hottest first."""
+        """Prefixes that got more requests than they can serve, hottest first."""
         found = [one for leg in self.legs for one in leg.hot_spots]
         return sorted(found, key=lambda one: -one.demand_per_second / one.limit_per_second)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reblock.errors import UsageError, option
 
-#: The most workers that can be simulated: each is looked at in every event.
+#: The most workers that can be simulated: every event visits each of them.
 MAX_WORKERS = 100_000
 _KINDS = "none, lognormal:SIGMA, pareto:ALPHA or slow:PART:FACTOR"
 
@@ -89,7 +89,7 @@ class Scenario:
     retries: int = 20
     """How often a share may fail before the run stops."""
     record_seconds: float | None = None
-    """Time in which the process that began the run records a finished share; None = as the devices say."""
+    """Time to record a finished share in the process that began the run; None = computed from the devices."""
     startup_seconds: float = 0.0
     """Time until a worker is ready, at first and after a failure."""
     gets_per_second: float = 5500.0
@@ -124,7 +124,7 @@ class Scenario:
 
     @property
     def is_certain(self) -> bool:
-        """Whether nothing is left to chance."""
+        """Whether nothing is random."""
         return self.stragglers.kind == "none" and not self.failure_rate
 
     def random(self, *place: int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Shares of a pass: what each one reads and writes, how long it takes a worker, and which prefixes it meets."""
+"""Shares of a pass: what each reads and writes, how long it takes a worker, and which prefixes it touches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Lot:
     tasks: int
     """The number of its tasks."""
     seconds: float
-    """Time that a worker takes without anything in its way."""
+    """Time of a worker that nothing delays."""
     gets: int
     """Reading requests."""
     puts: int
@@ -57,7 +57,7 @@ class Stretch:
 
 
 def stretches_of(plan: Plan, problem: Problem, scenario: Scenario) -> list[Stretch]:
-    """The shares of a plan, as a crew of workers is handed them."""
+    """The shares of a plan, as a crew gets them."""
     devices, names = plan.along(*problem.devices), plan.along("source", "scratch", "target")
     sides = [
         _Side(sweep, source, target, plan, (devices[k], devices[k + 1]))
@@ -102,7 +102,7 @@ def _stretch(sides: Sequence[_Side], arrays: tuple[str, str], passes: int, scena
 
 
 def _record_seconds(source: Device, target: Device) -> float:
-    """Time of a look at the source and of a line in the journal, which on an object store are requests."""
+    """Time to check the source and to add a line to the journal, which on an object store are requests."""
     return source.open_seconds + target.open_seconds + target.create_seconds if target.duplex else 0.0
 
 
@@ -130,7 +130,7 @@ def _longest(sides: Sequence[_Side]) -> float | None:
 
 
 def _prefixes(grid: Grid, layout: Layout, start: int, stop: int, axes: int) -> tuple[int, int]:
-    """The prefixes that some tasks meet: all chunks are one, or those with the same index along the outermost axis."""
+    """The prefixes that some tasks touch: one for all chunks, or one for each index along the outermost axis."""
     if not axes or not layout.ndim:
         return 0, 1
     axis = layout.order[0]
@@ -141,7 +141,7 @@ def _prefixes(grid: Grid, layout: Layout, start: int, stop: int, axes: int) -> t
 
 
 def _blocks(grid: Grid, axis: int, start: int, stop: int) -> tuple[int, int]:
-    """The blocks of the task grid along an axis that some consecutive tasks meet."""
+    """The blocks of the task grid along an axis that some consecutive tasks touch."""
     first, last = grid.index(start), grid.index(stop - 1)
     if first[:axis] != last[:axis]:
         # They go on at the start of the axis.

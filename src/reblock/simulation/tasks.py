@@ -1,4 +1,4 @@
-"""Tasks: what any run of consecutive tasks of a pass reads and writes, without a look at each of them.
+"""Tasks: count what any run of consecutive tasks of a pass reads and writes, without visiting each task.
 
 Every count of a task is a product of one number per axis, or a sum of such products (`cost.seeks`). So along each axis
 the numbers of all blocks of T are kept, and added up from the first block on. Tasks are numbered in C order, and the

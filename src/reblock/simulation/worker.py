@@ -1,4 +1,4 @@
-"""The worker: how long it takes to carry out some tasks.
+"""The worker: how long it takes to carry out a share of tasks.
 
 The engine has threads that read, threads that write and cores that decode, scatter and encode. Each thread waits for
 one request at a time, so a request's latency is divided by the threads of the plan's `Execution`, as far as the device

@@ -1,4 +1,4 @@
-"""The description of an array in JSON that is ours: block folders and databases store it, and add members of their own.
+"""Our own description of an array in JSON, which block folders and databases store, with members of their own.
 
 ::
 
@@ -10,7 +10,7 @@
     "axes": null,                     or a name per axis
     "attributes": {}
 
-Whoever reads one checks every value: the text may come from anywhere.
+Every value is checked when it is read: the text may come from anywhere.
 """
 
 from __future__ import annotations

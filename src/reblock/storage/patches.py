@@ -1,4 +1,4 @@
-"""Patch: the format of a part of an existing array, which is made like a new array and then moved into that one."""
+"""Patch: the format of a part of an existing array, which is written like a new array and then moved into place."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Patch:
         try:
             new_folder(medium, path)
         except FileExistsError:
-            raise TargetExistsError(f"{path} exists already") from None
+            raise TargetExistsError(f"{path} already exists") from None
         return store
 
     def reopen(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:
@@ -120,7 +120,7 @@ class PatchTree:
         for patch in self.patches.values():
             if _layout_key(patch.base.schema, patch.change.box.shape) == wanted:
                 return patch.layout(schema)
-        raise UsageError(f"no array that is changed has the shape {list(schema.shape)}")
+        raise UsageError(f"none of the changed arrays has the shape {list(schema.shape)}")
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Patchable:
         """A file for each object."""
@@ -164,7 +164,7 @@ def part_schema(schema: Schema, change: Change) -> Schema:
 def no_mover(location: str, medium: Medium) -> UsageError:
     """An error for an array on a medium whose objects cannot be renamed."""
     return UsageError(
-        f"{location}: {medium.name} cannot rename chunks, so that no part of an array can be replaced there safely: "
+        f"{location}: {medium.name} cannot rename chunks, so no part of an array can be replaced there safely: "
         "write a new array"
     )
 

@@ -86,7 +86,7 @@ class FileRoots:
 
 @dataclass(frozen=True)
 class KeyRoots:
-    """The one object of an array in an object store: it leads to no other, and to no local file."""
+    """The single object of an array in an object store, which must not lead to other objects or local files."""
 
     key: str
     """The URL that the user named."""
@@ -99,7 +99,7 @@ class KeyRoots:
         """The key; ExternalError for any other."""
         if path != self.key:
             raise ExternalError(
-                f"{path} is another file than {self.key}, and a file in an object store is read alone: "
+                f"{self.key} leads to {path}, and a file in an object store must not lead to others: "
                 "download both, or copy the elements into one file with h5repack"
             )
         return path

@@ -154,5 +154,5 @@ def is_new_name(path: str, name: str, leaves: Collection[str], groups: Collectio
     """Whether a name is new in a file of arrays and groups; UsageError if it is below an array."""
     above = [one for one in parents(name) if one in leaves]
     if above:
-        raise UsageError(f"{path}::{above[0]} is an array, and {name} cannot be below it: choose another name")
+        raise UsageError(f"{path}::{above[0]} is an array, so {name} cannot be below it: choose another name")
     return bool(name) and name not in leaves and name not in groups

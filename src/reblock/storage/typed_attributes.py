@@ -7,7 +7,7 @@
 
 A type is a hint: it counts only if the value in JSON is still the one that was written with it.
 
-Text of NetCDF often ends in NUL characters of its writer, which readers of NetCDF drop. They are counted beside the
+NetCDF text often ends in NUL characters from its writer, which readers of NetCDF drop. They are counted beside the
 text (`"zeros": 1`), so that other readers of the JSON do not see them either.
 """
 

@@ -54,8 +54,8 @@ def _notify() -> Notify:
 def device(path: str, size: str | None, name: str | None, output: str | None, as_json: bool) -> None:
     """Measure the storage that holds the folder or the URL PATH, and this machine's memory and codecs.
 
-    Temporary files or objects are made in PATH and removed again. --device FILE makes plans use the result. What is
-    measured of an object store is also kept for plans with --device auto.
+    Temporary files or objects are made in PATH and removed again. --device FILE makes plans use the result.
+    Measurements of an object store are also kept for plans with --device auto.
     """
     from reblock.bench import device as bench_device
     from reblock.render import tables

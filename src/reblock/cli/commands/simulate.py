@@ -1,4 +1,4 @@
-"""`reblock simulate`: what a plan takes on many workers."""
+"""`reblock simulate`: time, requests and price of a plan on many workers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from reblock.cli.output import emit
     "--compression",
     metavar="RATIO",
     type=float,
-    help="Bytes of elements divided by stored bytes, for arrays with a codec.  [default: as the plan knows, or 1]",
+    help="Bytes of elements divided by stored bytes, for arrays with a codec.  [default: from the plan, or 1]",
 )
 @click.option(
     "--bandwidth", metavar="SIZE", help="Bytes per second of all workers together, such as 10GB.  [default: no limit]"
@@ -49,7 +49,7 @@ from reblock.cli.output import emit
     "--stragglers",
     shell_complete=completion.words("none", "lognormal:0.3", "pareto:3", "slow:0.05:4"),
     metavar="KIND",
-    help="How shares take longer at random: lognormal:SIGMA, pareto:ALPHA, or slow:PART:FACTOR.  [default: none]",
+    help="Make shares take longer at random: lognormal:SIGMA, pareto:ALPHA, or slow:PART:FACTOR.  [default: none]",
 )
 @click.option(
     "--failure-rate",
@@ -57,9 +57,14 @@ from reblock.cli.output import emit
     type=float,
     help="Probability that a task kills its worker; its share is then done again.  [default: 0]",
 )
-@click.option("--retries", metavar="N", type=int, help="How often a share may fail.  [default: 20]")
 @click.option(
-    "--startup", metavar="SECONDS", type=float, help="Time until a worker is ready, also after a failure.  [default: 0]"
+    "--retries", metavar="N", type=int, help="How often a share may be repeated before the run stops.  [default: 20]"
+)
+@click.option(
+    "--startup",
+    metavar="SECONDS",
+    type=float,
+    help="Time until a worker is ready, at first and after a failure.  [default: 0]",
 )
 @click.option("--seed", metavar="N", type=int, help="Seed of stragglers and failures.  [default: 0]")
 @click.option(
@@ -88,10 +93,10 @@ from reblock.cli.output import emit
 )
 @options.as_json
 def command(plan: str, as_json: bool, **wanted: Any) -> None:
-    """Predict what a plan takes on many workers: makespan, requests per second, hot spots, egress and price.
+    """Predict makespan, requests per second, hot spots, egress and price of a plan on many workers.
 
-    PLAN is a file from `reblock plan --save`, also of a plan from --shape alone. No array is opened. The result counts
-    from the first task to the last one; opening, listing and publishing come on top.
+    PLAN is a file from `reblock plan --save`, which may be made from --shape alone. No array is opened. The time runs
+    from the first task to the last, without opening, listing and publishing.
     """
     from reblock import api
     from reblock.render import simulation

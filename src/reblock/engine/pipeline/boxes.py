@@ -134,7 +134,7 @@ class Buffer:
 
 
 def _converted(fill: Array, dtype: np.dtype[Any], where: Index, *, checked: bool) -> Array:
-    """The element of another type that replaces elements that are not stored, the first of them at an index."""
+    """The fill value in the target's type, for elements that are not stored; the first of them is at `index`."""
     made: Array = np.zeros((1,) * len(where), dtype)
     convert(fill.reshape(made.shape), made, checked=checked, origin=where)
     return made

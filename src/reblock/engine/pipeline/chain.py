@@ -40,7 +40,7 @@ def execute_plan(
     measured = [Measured() for _ in plan.passes]
     if not plan.interleaved:
         if tasks is not None and len(plan.passes) > 1:
-            raise UsageError("some tasks of several passes, one after the other, cannot be carried out alone")
+            raise UsageError("tasks of consecutive passes cannot be carried out without the others")
         run_tasks(plan, view, store, scratch, measured, tasks, watch)
         return measured
     last = plan.passes[-1]

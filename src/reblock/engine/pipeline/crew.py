@@ -1,4 +1,4 @@
-"""A crew: other processes carry out the tasks of a plan, here or on other machines.
+"""A crew: other processes, here or on other machines, carry out the tasks of a plan.
 
 ::
 
@@ -28,9 +28,9 @@ from reblock.errors import DiskError, ReblockError, StorageError, UsageError, op
 from reblock.model import Pass, Plan, Store, TransferMode
 from reblock.model.shares import share_size
 
-#: Shares of each worker that are submitted at a time: one is carried out, the next one is there already.
+#: Shares of each worker submitted at a time: it carries out one, and the next one is already there.
 _SUBMITTED = 2
-#: How often each worker may be lost before anything more is finished.
+#: How often each worker may be lost without another share being finished.
 _MOST_LOSSES = 5
 #: How long running shares may take to end when the run stops.
 _LAST_SECONDS = 60
@@ -49,9 +49,9 @@ class Crew:
     cores: int | None = None
     """Cores of each worker; None = as planned."""
     has_lost: Callable[[], bool] = lambda: False
-    """Whether the executor has lost a worker and gone on without a word."""
+    """Whether the executor has silently replaced a lost worker."""
     check: Callable[[], None] = lambda: None
-    """Called several times a second while shares are carried out; raises if there is nobody left to do so."""
+    """Called several times a second while shares are carried out; raises if no worker is left."""
     lost: bool = False
     """Whether a worker was lost."""
 
@@ -64,7 +64,7 @@ class Crew:
         return store.writes is TransferMode.EXTENT
 
     def refuse(self, store: Store) -> UsageError:
-        """The error if only one process can write an array."""
+        """The error for an array that only one process can write."""
         return UsageError(
             f"only one process can write {store.format} with this codec: leave out {option('workers')} and "
             f"{option('cluster')}, or write zarr, or {option('codec', 'none')}"
@@ -178,7 +178,7 @@ class Crew:
         finally:
             for future in waiting:
                 future.cancel()
-            # What is being written now must not meet the next attempt; what is finished need not be done again.
+            # Nothing may still be written when the next attempt begins; what is finished need not be done again.
             for future in wait(waiting, timeout=_LAST_SECONDS).done:
                 with suppress(ReblockError, BrokenExecutor, CancelledError):
                     collect(future)

@@ -208,7 +208,7 @@ def compiled_moves(
         dtype=target.dtype,
         source_order=view.layout.order,
         target_order=target.order,
-        # Elements that are converted are copied by numpy.
+        # numpy copies elements that are converted.
         fill=fill if fill.dtype == target.dtype else np.zeros((), target.dtype),
         fills=view.fills,
         direct=DIRECT_BYTES,

@@ -1,4 +1,4 @@
-"""Shares: some tasks of a plan that a worker carries out, and what it returns.
+"""Shares: the tasks that a worker carries out in one go, and what it returns.
 
 A worker is any process that sees source and target under the names that the caller uses. It carries out one share at a
 time, with its own threads and within its own budget, whatever the number of threads that call `perform`.
@@ -35,7 +35,7 @@ from reblock.engine.watch import Watch
 from reblock.errors import DiskError, ReblockError, StorageError, UsageError
 from reblock.model import Finished, Medium, Plan, Store, Sums
 
-#: Where Linux keeps a name for the time since it was started: processes with the same name share a page cache.
+#: Where Linux keeps an ID of the present boot: processes with the same ID share a page cache.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: How often a worker checks that the folder it writes in still exists.
 _TETHER_SECONDS = 0.2
@@ -51,7 +51,7 @@ class Host(NamedTuple):
     host: str
     """Name of the machine."""
     boot: str
-    """What it shares with all processes whose writes this one can make durable; "" = nothing."""
+    """The same for all processes whose writes this one can make durable; "" = none."""
     version: str
     """Version of reblock."""
 
@@ -76,7 +76,7 @@ class Site:
     root: str
     """Its folder."""
     alone: bool
-    """Whether every write box is a file of its own, whose state is to be returned."""
+    """Whether every write box is its own file, whose state is to be returned."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Share:
 
     @property
     def name(self) -> str:
-        """What dashboards call the pass."""
+        """The name of the pass in dashboards."""
         count = len(self.plan.passes)
         return "passes" if self.plan.interleaved and count > 1 else f"pass {self.number + 1} of {count}"
 
@@ -126,7 +126,7 @@ class Delivery:
     paths: tuple[str, ...] | None
     """Their files, which the caller makes durable; None = they are durable."""
     seen: Integers | None
-    """The state of their files, if they are durable and each box has a file of its own."""
+    """The state of their files, if they are durable and each box has its own file."""
     measured: list[Measured] = field(default_factory=list)
     """What was measured in each pass that was carried out."""
 
@@ -155,7 +155,7 @@ class _ShareLedger:
 
 
 class _Tether:
-    """Says whether the folder that a worker writes in is gone: published, discarded, or never seen from here."""
+    """Tells whether the folder that a worker writes in is gone: published, discarded, or never visible from here."""
 
     def __init__(self, medium: Medium, root: str, identity: int | None) -> None:
         self._medium, self._root, self._identity = medium, root, identity
@@ -177,7 +177,7 @@ def perform(share: Share) -> Delivery:
     here = this_host()
     if here.version != share.caller.version:
         raise UsageError(
-            f"a worker on {here.host} has reblock {here.version}, the run was begun by {share.caller.version}"
+            f"a worker on {here.host} has reblock {here.version}, the run began with {share.caller.version}"
         )
     with _ALONE, _no_collection():
         return _perform(share, here)
@@ -185,7 +185,7 @@ def perform(share: Share) -> Delivery:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage is collected on Python 3.11, which stands still if that happens while Dask looks at its threads.
+    """Collect no garbage on Python 3.11, which deadlocks if that happens while Dask inspects its threads.
 
     A collection inside sys._current_frames waits for a thread that is being started, which waits for the collection
     (python/cpython#106883). The engine starts many threads, and its memory does not depend on the collector.
@@ -205,7 +205,9 @@ def _perform(share: Share, here: Host) -> Delivery:
     medium = place.store.medium
     tether = _Tether(medium, place.root, share.identity)
     if tether():
-        raise UsageError(f"a worker on {here.host} does not see {place.root}: the run is over, or it is not shared")
+        raise UsageError(
+            f"a worker on {here.host} does not see {place.root}: the run is over, or the folder is not shared"
+        )
     ledger = _ShareLedger(share.finished, share.number)
     watch = Watch(None, tether, ledger=ledger, digest=share.digest, source=share.source)
     try:

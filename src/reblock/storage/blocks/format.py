@@ -127,7 +127,7 @@ class BlocksStore(RawByExtent):
             needed = len(header_of(schema, _layout(schema).objects.largest))
             if needed > self.manifest.offset:
                 raise UsageError(
-                    f"{self.path}: its blocks begin with {self.manifest.offset} bytes, the new ones need {needed}: "
+                    f"{self.path}: its blocks have headers of {self.manifest.offset} bytes, new ones need {needed}: "
                     "write a new array"
                 )
         return BlocksStore(path, replace(self.manifest, schema=schema), medium=self.medium)

@@ -198,7 +198,7 @@ class RegisteredCodec:
     """How it divides chunks into parts; None = it does not."""
     # numcodecs
     in_numcodecs: bool = True
-    """Whether numcodecs has it, so that metadata may name it by numcodecs' words."""
+    """Whether numcodecs has it, so that metadata may use numcodecs' name for it."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our names for numcodecs' settings, if they differ."""
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class FileBlocksStore(RawByExtent):
     found: Mapping[Index, tuple[str, int]] | None = field(default=None, repr=False)
     """File and offset of each block of a folder without a manifest."""
     origin: tuple[int, ...] = ()
-    """Where a part of another array begins in that one; () = it is no part."""
+    """If this is a part of another array, where it begins there; otherwise ()."""
 
     @property
     def schema(self) -> Schema:
@@ -87,7 +87,7 @@ class FileBlocksStore(RawByExtent):
     # ---------------------------------------------------------------- changes
     def check_patchable(self) -> None:
         if self.found is not None:
-            raise UsageError(f"{self.path}: it has no {MANIFEST}, so its blocks cannot be changed: write a new array")
+            raise UsageError(f"{self.path} has no {MANIFEST}, so its blocks cannot be changed: write a new array")
 
     def part(self, path: str, change: Change) -> FileBlocksStore:
         manifest = replace(self.manifest, schema=part_schema(self.schema, change))
@@ -104,7 +104,7 @@ class FileBlocksStore(RawByExtent):
         return self._file(index)
 
     def describe(self, shape: Sequence[int], record: Record) -> None:
-        # Blocks of other shapes may have come; offsets of old ones stay as they are.
+        # There may be blocks of new shapes; offsets of old ones stay as they are.
         offsets = {**self.grown(shape).offsets(), **self.manifest.offsets}
         write_manifest(self.path, replace(self._manifest_of(shape, record), offsets=offsets), self.medium)
 

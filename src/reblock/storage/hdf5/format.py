@@ -169,7 +169,7 @@ class Hdf5Format:
         return is_new_name(path, name, [*tree.arrays, *tree.tables], tree.groups)
 
     def add(self, path: str, inner: str, schema: Schema) -> Hdf5Store:
-        """Make a dataset in a file that is there, a copy: nothing protects what it holds from a kill here."""
+        """Make a dataset in an existing file, which must be a copy: a kill may damage everything in it."""
         return self._create(path, "/".join(parts_of(inner)), schema, None, new=False)
 
     def _create(
@@ -187,7 +187,7 @@ class Hdf5Format:
                     else:
                         file = open_file(path, "x" if new else "r+")
                     if name in file:
-                        raise TargetExistsError(f"{path} has {name} already")
+                        raise TargetExistsError(f"{path} already has {name}")
                     stored = create_dataset(file, name, schema)
                     if furnish is not None:
                         furnish(file)

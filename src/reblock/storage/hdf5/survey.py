@@ -72,7 +72,7 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 
 def _dataset(dataset: Any, where: str, known: KnownMembers) -> dict[str, Any]:
-    """A dataset: its facts, or why there are none; and its scales by their addresses, or that they are lost."""
+    """A dataset: its facts, or why they cannot be read; and its scales by address, or that they are lost."""
     found: dict[str, Any] = {"facts": None, "table": None, "why": "", "shape": dataset.shape, "chunks": dataset.chunks}
     found["lost"] = False
     try:

@@ -66,7 +66,7 @@ def _free(tree: Tree, name: str, schema: Schema | TableSchema) -> tuple[bool, ..
 
 
 def _can_grow(schema: Schema) -> bool:
-    """Whether a dataset can have its chunks, also where it would be one run of bytes without unlimited axes."""
+    """Whether a dataset can have chunks, even if it would be contiguous without unlimited axes."""
     whole = [cut for cut in schema.chunks if isinstance(cut, int)]
     return len(whole) == schema.ndim and all(whole) and prod(whole) * schema.dtype.itemsize <= CHUNK_LIMIT
 

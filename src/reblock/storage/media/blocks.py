@@ -1,4 +1,4 @@
-"""Small reads of objects that are far away: they share blocks, which a small cache keeps.
+"""Small reads of remote objects: they fetch blocks, which a small cache keeps.
 
 ::
 
@@ -27,7 +27,7 @@ _MOST_BLOCKS = 32
 
 
 class BlockCache:
-    """The blocks that were used last; one is shared by all objects, so that its size does not depend on them."""
+    """The blocks that were used last; all objects share one cache, so that its size does not depend on their number."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -42,7 +42,7 @@ class BlockCache:
             return found
 
     def put(self, at: tuple[str, int, int], data: bytes) -> None:
-        """Keep a block in the place of the one that was not used for the longest time."""
+        """Keep a block, and drop the one that has been unused for the longest time."""
         with self._lock:
             self._blocks[at] = data
             if len(self._blocks) > _MOST_BLOCKS:
@@ -53,7 +53,7 @@ _CACHE = BlockCache()
 
 
 class CachedHandle:
-    """An object that is open for reading, whose small reads share blocks."""
+    """An object open for reading, whose small reads go through the cache."""
 
     def __init__(self, handle: ReadHandle) -> None:
         self._handle = handle
@@ -100,11 +100,11 @@ class CachedHandle:
         return staging[:size], self.read(staging[:size].data, offset, once=once)
 
     def fileno(self) -> int:
-        """That of the object, if it is a file."""
+        """The object's file descriptor, if it is a file."""
         return self._handle.fileno()
 
     def close(self) -> None:
-        """Let go of the object; its blocks are kept."""
+        """Close the object; its blocks are kept."""
         self._handle.close()
 
     def __enter__(self) -> Self:
@@ -123,7 +123,7 @@ def library_reader(medium: Medium, key: str, roots: Roots | None = None) -> Read
 
 
 class ProbedMedium:
-    """A medium while the format of one array is found out: many formats ask the same about the same keys."""
+    """A medium while the format of an array is being detected: many formats ask about the same keys."""
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -137,7 +137,7 @@ class ProbedMedium:
         return CachedHandle(self._medium.reader(key, roots=roots, direct=direct))
 
     def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:
-        """The status of a key, looked at once."""
+        """The status of a key, requested only once."""
         found = self._known.get((key, follow))
         if found is None:
             try:
@@ -151,7 +151,7 @@ class ProbedMedium:
 
 
 def probed(medium: Medium) -> Medium:
-    """The medium for finding out a format; local files need no cache."""
+    """The medium for detecting a format; local files need no cache."""
     if medium.is_local:
         return medium
     remembering: Any = ProbedMedium(medium)

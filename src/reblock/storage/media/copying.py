@@ -1,4 +1,4 @@
-"""Copy a local file, durably, for a run that changes the copy."""
+"""Copy a local file durably, for a run that changes the copy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import suppress
 from reblock.errors import LockedError
 from reblock.storage.media.files import disk_errors, flush
 
-#: Bytes that are copied between two looks at whether to stop.
+#: Bytes copied between two checks whether to stop.
 _PIECE_BYTES = 64 << 20
 #: Errors of file systems that cannot copy by themselves.
 _PLAIN = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def copy_file(source: str, target: str, *, cancelled: Callable[[], bool] = lambda: False) -> None:
-    """Copy a file to a new one with the same rights; KeyboardInterrupt if that is cancelled.
+    """Copy a file to a new one with the same permissions; KeyboardInterrupt if that is cancelled.
 
     LockedError if another program has locked it, as HDF5 does while it writes.
     """
@@ -28,7 +28,7 @@ def copy_file(source: str, target: str, *, cancelled: Callable[[], bool] = lambd
             try:
                 fcntl.flock(there, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise LockedError(f"{source} is locked: another program writes it") from None
+                raise LockedError(f"{source} is locked: another program is writing it") from None
             except OSError:
                 pass  # this file system has no locks
             here = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

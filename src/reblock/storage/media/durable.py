@@ -140,7 +140,7 @@ def rename_new(old: Name, new: Name) -> None:
 
 
 def _is_linked(old: Name, new: Name) -> bool:
-    """Give a file an unused name in two steps, of which the first is exclusive on NFS too; False if that is impossible.
+    """Give a file an unused name in two steps, the first of which is exclusive even on NFS; False if impossible.
 
     FileExistsError if the name exists.
     """

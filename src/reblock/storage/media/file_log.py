@@ -24,7 +24,7 @@ class FileLog:
 
     @classmethod
     def create(cls, key: str, line: bytes, *, at: int | None = None) -> FileLog:
-        """A new, durable log; it exists with its whole first line or not at all. Of several processes, one makes it."""
+        """A new, durable log; it exists with its whole first line or not at all. Only one process can make it."""
         draft = key + ".new"
         with disk_errors("create", key):
             old, new = (draft, key) if at is None else (os.path.basename(draft), os.path.basename(key))

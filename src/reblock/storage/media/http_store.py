@@ -1,6 +1,6 @@
-"""Files on HTTP servers: the few functions of obstore that such a server can answer, with redirects under control.
+"""Files on web servers, behind the few functions of obstore that reading needs, with redirects under control.
 
-obstore follows every redirect. A server must not lead us to another one, which may be inside our own network, so
+obstore follows every redirect. A server must not redirect us to another one, which may be inside our own network, so
 requests are sent by urllib3, and only redirects to the same host and port are followed.
 
 Not every server checks conditions. So the validator of each response is compared with that of the first one: the ETag,
@@ -33,7 +33,7 @@ _PLAIN = "/%:@!$&'()*+,;=~"
 
 
 class HttpBody:
-    """A response whose body is read when it is wanted."""
+    """A response whose body is read on demand."""
 
     def __init__(self, response: Any, meta: dict[str, Any]) -> None:
         self._response = response
@@ -51,7 +51,7 @@ class HttpBody:
             self._response.close()
 
     def __del__(self) -> None:
-        # A body that nobody wanted.
+        # The body was not needed.
         self._response.close()
 
 
@@ -79,7 +79,7 @@ class HttpLibrary:
     def head(self, store: object, path: str) -> dict[str, Any]:  # noqa: ARG002 - as in obstore
         """Size and validator of a file."""
         response = self._request("HEAD", path, {})
-        # To the end, though there is no body: a server that ends the connection leaves a socket open otherwise.
+        # Read to the end, though there is no body: if the server closes the connection, a socket would stay open.
         response.drain_conn()
         response.release_conn()
         return self._meta(response, path)
@@ -105,7 +105,7 @@ class HttpLibrary:
     def _check_part(
         self, response: Any, meta: Mapping[str, Any], path: str, start: int, stop: int | None, expected: str | None
     ) -> None:
-        """Refuse another file, or other bytes than were asked for."""
+        """Refuse another file, or other bytes than were requested."""
         if expected is not None and meta["e_tag"] != expected:
             raise FileExistsError(f"{self._root}/{path} has changed")
         if stop is not None and response.status != 206:
@@ -116,12 +116,12 @@ class HttpLibrary:
                 )
         elif stop is not None and not _is_range(response, start, stop):
             raise StorageError(
-                f"{self._root}/{path}: the server sends other bytes than {start:,} to {stop:,}: "
+                f"{self._root}/{path}: the server did not send bytes {start:,} to {stop:,}: "
                 f"{response.headers.get('Content-Range')!r}"
             )
 
     def _request(self, method: str, path: str, headers: Mapping[str, str]) -> Any:
-        """A response that is no redirect and no failure."""
+        """The response after redirects; raises if the request fails."""
         url = f"{self._root}/{quote(path, safe=_PLAIN)}"
         for _ in range(_MANY_REDIRECTS + 1):
             try:
@@ -162,7 +162,7 @@ class HttpLibrary:
             )
 
     def _meta(self, response: Any, path: str) -> dict[str, Any]:
-        """What obstore tells of an object."""
+        """The facts that obstore gives about an object."""
         headers = response.headers
         total = re.fullmatch(r"bytes [0-9]+-[0-9]+/([0-9]+)", headers.get("Content-Range", ""))
         size = total[1] if total else headers.get("Content-Length", "")

@@ -34,12 +34,12 @@ _JOURNAL, _LOCK, _SCRATCH = "journal", "lock", "scratch"
 _MEMBER = re.compile(r"member-(\d{4,})")
 #: The most bytes of one line of a log, and of a lock.
 _LONGEST, _LOCK_BYTES = 1 << 30, 4096
-#: What media say of a key that leads nowhere.
+#: Errors of media for a key that does not exist.
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 def is_there(medium: TargetMedium, key: str) -> bool:
-    """Whether anything has this key. A failure is no absence: a run must not take a log for missing."""
+    """Whether anything has this key. A failed request is an error, so that no run takes a log for missing."""
     try:
         medium.status(key)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ class KeyLog:
     def __init__(self, medium: TargetMedium, key: str) -> None:
         self.key = key
         self._medium = medium
-        # Bytes and number of lines after our own last one: while the lock is held, nobody else appends.
+        # Bytes and lines after our own last line: while the lock is held, nobody else appends.
         self._end: tuple[int, int] | None = None
 
     @classmethod

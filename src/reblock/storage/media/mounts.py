@@ -44,7 +44,7 @@ def is_lustre(path: str, mounts: str = _MOUNTS) -> bool:
     here, longest, kind = os.path.realpath(path), -1, ""
     for _, mount_point, found in _listed(mounts):
         inside = here == mount_point or here.startswith(mount_point.rstrip("/") + "/")
-        # A later line covers an earlier one of the same place.
+        # A later line hides an earlier one with the same mount point.
         if inside and len(mount_point) >= longest:
             longest, kind = len(mount_point), found
     return kind == "lustre"

@@ -1,4 +1,4 @@
-"""Moving files into an existing array: renames that may be repeated, never through links, durable in groups."""
+"""Move files into an existing array by renames that can be repeated, never through links, durable in groups."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reblock.storage.media.files import disk_errors, kind_of, sync
 
 
 def check_moves(folder: str, target: str) -> None:
-    """Raise UsageError if files of a folder cannot be renamed below the target, or may not."""
+    """Raise UsageError if files of a folder cannot or must not be renamed below the target."""
     with disk_errors("look at", target):
         found = os.lstat(target)
     if stat.S_ISLNK(found.st_mode):
-        raise UsageError(f"{target} is a symbolic link to {os.path.realpath(target)}: name that")
+        raise UsageError(f"{target} is a symbolic link to {os.path.realpath(target)}: name that path instead")
     if not os.access(target, os.W_OK | os.X_OK):
         refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         raise DiskError.wrap(refused, doing="the array is not writable:", path=target)
@@ -25,7 +25,7 @@ def check_moves(folder: str, target: str) -> None:
         here = os.stat(folder).st_dev
     if here != found.st_dev:
         raise UsageError(
-            f"{target} is on another file system than {folder}, so that chunks cannot be renamed into it: "
+            f"{target} is on another file system than {folder}, so chunks cannot be renamed into it: "
             "name the array by the path of a folder on its own file system"
         )
 
@@ -52,7 +52,7 @@ def move_files(pairs: Sequence[tuple[str, str]], target: str) -> None:
 
 
 def _enter(folder: str, target: str, known: dict[str, None]) -> None:
-    """Make a folder below the target, and check that no link leads away from there."""
+    """Make a folder below the target, and check that no link leads out of it."""
     steps = [target]
     for part in os.path.relpath(folder, target).split(os.sep):
         if part != os.curdir:

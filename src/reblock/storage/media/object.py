@@ -40,9 +40,9 @@ from reblock.storage.media.upload_workspace import UploadWorkspace
 
 #: How long the status of an object that is read in ranges is remembered, and of how many.
 _REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
-#: Objects of at least this size are looked at before they are read.
+#: For objects of at least this size, a status request comes before the first read.
 _FILE_BYTES = 1 << 20
-#: Of how many written objects the state is remembered until it is recorded.
+#: The most written objects whose state is kept until it is recorded.
 _MOST_WRITTEN = 1 << 14
 #: The mark by which the writer of a conditional object recognises it; Azure takes only identifiers.
 _MARK = "reblockmark"
@@ -100,7 +100,7 @@ class ObjectMedium:
             raise
         except DiskError as error:
             if error.errno == errno.EACCES:
-                # Unlike the response to a look at an object, that to a listing says why.
+                # Unlike the response to a status request, that to a listing says why.
                 self._check_bucket()
             raise
         self._is_there = True
@@ -335,7 +335,7 @@ class ObjectMedium:
         return UploadWorkspace(self, target, folder)
 
     def hold(self, target: str, lease: Lease | FollowedLease | None, lock: str | None = None) -> None:
-        """Let objects below a target be written only while a lease is valid; None ends that of one lock, or of all."""
+        """Allow writes below a target only while a lease is valid; None removes the lease of one lock, or all."""
         with self._lock:
             if lease is not None:
                 self._leases[target, lease.terms.lock] = lease
@@ -382,11 +382,11 @@ class ObjectMedium:
         return survey(self, keys)
 
     def stamps(self, keys: Sequence[str]) -> Stamps:
-        """The state of objects: path, ETag and size. Times say no more, and a response to a write has none."""
+        """The state of objects: path, ETag and size. Times would add nothing, and a response to a write has none."""
         return stamp_rows(None if found is None else (found.identity, found.size) for found in survey(self, keys))
 
     def settle(self, keys: Sequence[str]) -> Stamps:
-        """The state of objects that were just written; the responses have told it for most of them."""
+        """The state of objects that were just written; known from the responses for most of them."""
         with self._lock:
             told = {key: self._written.pop(key, None) for key in keys}
         others = [key for key, known in told.items() if known is None]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: How long a lock is valid after its last write.
 LEASE_SECONDS = 30.0
-#: How often its owner writes it in that time, and how often workers look at it.
+#: How often its owner writes it in that time, and how often workers read it.
 _BEATS = 6
 _LOCK_BYTES = 4096
 #: Times of objects may be rounded to seconds.
@@ -37,7 +37,7 @@ _ROUNDING_SECONDS = 1.0
 
 
 class LeaseTerms(NamedTuple):
-    """What another process must know of a lease to write under it."""
+    """What another process must know about a lease to write under it."""
 
     target: str
     """The target."""
@@ -108,7 +108,7 @@ class FollowedLease:
         self._begun = False
 
     def check(self) -> None:
-        """Raise StorageError if the owner may have lost the lease. The first call looks at the lock."""
+        """Raise StorageError if the owner may have lost the lease. The first call reads the lock."""
         with self._lock:
             if not self._begun:
                 self._begin()
@@ -119,9 +119,9 @@ class FollowedLease:
             raise _stopped(self.terms, self._lost)
 
     def _begin(self) -> None:
-        """Look at the lock; its age comes from the server's clock, because no earlier look is known."""
+        """Read the lock for the first time; its age comes from the server's clock."""
         self._looked = self._renewed = began = time.monotonic()
-        # Asking for the server's time is a write, which comes back here.
+        # Asking for the server's time is itself a write, which is checked here again.
         self._begun = True
         try:
             found = self._read()
@@ -144,7 +144,7 @@ class FollowedLease:
             except (ReblockError, OSError):
                 continue
             if found is not None and found[0] != self._tag:
-                # It was renewed after the look before this one.
+                # It was renewed after the previous read.
                 self._tag, self._renewed = found[0], self._looked
             self._looked = began
 
@@ -185,7 +185,7 @@ def read_lock(medium: ObjectMedium, key: str) -> tuple[str, dict[str, Any], floa
 
 
 def server_time(medium: ObjectMedium, folder: str) -> float:
-    """The server's time: when it wrote an object that was made for this."""
+    """The server's time: that of an object written for this purpose."""
     key = f"{folder}/clock-{uuid4().hex}"
     medium.replace(key, b"")
     try:

@@ -1,4 +1,4 @@
-"""Surveys: the status of many objects of a store, by listing prefixes where that takes fewer requests than looking.
+"""Surveys: the status of many objects of a store, by listings where that takes fewer requests than one per object.
 
 ::
 
@@ -90,7 +90,7 @@ def _is_wide(keys: Sequence[str]) -> bool:
 
 
 def _list(medium: ObjectMedium, keys: Sequence[str]) -> _Found | None:
-    """Look at keys by listing from the first to the last; None if there are too many others."""
+    """The status of keys from a listing, from the first key to the last; None if there are too many others."""
     wanted, found = set(keys), _Found()
     left, before = _LISTED_PER_KEY * len(keys) + PAGE, ""
     for one in medium.listed(_folder(keys).rstrip("/"), after=_before(keys[0])):
@@ -116,7 +116,7 @@ def _before(key: str) -> str | None:
 
 
 def identity_of(path: str, tag: str) -> int:
-    """A number of a path and an ETag, which listings write with or without quotes."""
+    """A number made of a path and an ETag, which listings write with or without quotes."""
     text = f"{path} {tag.removeprefix('W/').strip(chr(34))}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 

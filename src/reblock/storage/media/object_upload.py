@@ -1,10 +1,10 @@
-"""Upload a finished local file to an object store: in parts, each with a checksum, and published by the last request.
+"""Upload a finished local file to an object store in parts, each with a checksum; the last request publishes it.
 
 ::
 
     size ≤ a part     one conditional request
     s3, larger        begin → parts, several at once, each with its MD5 → complete, on condition that nothing is there
-    gs, az, larger    the parts of obstore, which has no conditions for them: the target is looked at before
+    gs, az, larger    the parts of obstore, which has no conditions for them: the target is checked just before
 
 obstore can neither put a condition on the last request, nor list the uploads that a killed run has left, so botocore
 sends the parts for S3. Parts are read from the file while they are sent, so that an upload takes little memory.
@@ -110,7 +110,7 @@ def _upload_simply(medium: ObjectMedium, key: str, handle: ReadHandle, size: int
 
 
 def part_bytes(size: int) -> int:
-    """Bytes of a part, so that an object has not too many."""
+    """Bytes of a part, such that an object does not have too many."""
     least = -(-size // _MANY_PARTS)
     return max(PART_BYTES, -(-least // _BLOCK_BYTES) * _BLOCK_BYTES)
 
@@ -217,7 +217,7 @@ class PartUpload:
         return {"PartNumber": number, "ETag": tag, "md5": md5}
 
     def _complete(self, upload: Mapping[str, str], parts: list[dict[str, Any]], mark: str, *, replace: bool) -> None:
-        """Make the object of its parts: this publishes it."""
+        """Assemble the object from its parts: this publishes it."""
         check_lease(self._medium, self._key)
         listed = [{"PartNumber": part["PartNumber"], "ETag": part["ETag"]} for part in parts]
         more = {} if replace else {"IfNoneMatch": "*"}
@@ -228,14 +228,14 @@ class PartUpload:
             if mark_of(self._medium, self._key) == mark:
                 return
             if isinstance(error, FileNotFoundError):
-                gone = OSError("the parts of the upload were removed by another program")
+                gone = OSError("another program has removed the parts of the upload")
                 raise DiskError.wrap(gone, doing="write", path=self._key) from None
             raise
         expected = hashlib.md5(b"".join(part["md5"] for part in parts), usedforsecurity=False).hexdigest()
         found = re.fullmatch(r'"?([0-9a-f]{32})-[0-9]+"?', str(made.get("ETag", "")))
         plain = all(part["ETag"].strip('"') == part["md5"].hex() for part in parts)
         if plain and found and found[1] != expected:
-            raise CorruptError(f"{self._key}: the store says that other bytes arrived than were sent")
+            raise CorruptError(f"{self._key}: the store received other bytes than were sent")
 
     def abort_all(self) -> int:
         """Abort all uploads to this key; returns their number."""
@@ -262,7 +262,7 @@ class PartUpload:
 
 
 def _translated(request: Callable[[], Any]) -> Any:
-    """The result of a request; errors of botocore in the words of `requests`."""
+    """The result of a request; errors of botocore are raised as those of `requests`."""
     from botocore import exceptions
 
     try:

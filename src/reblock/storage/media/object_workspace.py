@@ -44,7 +44,7 @@ class ObjectWorkspace(KeyWorkspace):
     # ---------------------------------------------------------------- the lock
     @property
     def is_there(self) -> bool:
-        """Whether anything is in the run's folder, by one request."""
+        """Whether the run's folder holds anything, by one request."""
         return self._objects.private_folder(self.folder) is not None
 
     def holder(self) -> str | None:
@@ -83,7 +83,7 @@ class ObjectWorkspace(KeyWorkspace):
         return self
 
     def _take(self, told: dict[str, Any]) -> tuple[str, float]:
-        """Replace a lock whose lease is over; LockedError if it is not, or if another run is faster.
+        """Replace a lock whose lease has expired; LockedError if it has not, or if another run was faster.
 
         Returns the ETag of the new one, and when the request was sent.
         """

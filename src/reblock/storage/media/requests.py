@@ -30,20 +30,20 @@ _ANY_CASE = re.IGNORECASE
 #: Status codes of failures that may pass, and those by which a server says that it is too busy.
 _PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
 
-#: What the library says of a connection that fails, and what it means.
+#: What the library says about a failed connection, and what it means.
 _TROUBLES = (
     (r"connection ?refused", "connection refused, is the endpoint right?"),
-    (r"dns error|name resolution|lookup address|Name or service not known", "its name is not known"),
+    (r"dns error|name resolution|lookup address|Name or service not known", "its name is unknown"),
     (r"certificate|InvalidContentType|tls|ssl", "no secure connection is possible"),
     (r"timed? ?out|timeout", "it took too long"),
-    (r"unreachable", "there is no way to it"),
+    (r"unreachable", "there is no route to it"),
 )
 
 _Result = TypeVar("_Result")
 
 
 class RequestError(Exception):
-    """A request that failed: its text has the status code, or says that there was no response."""
+    """A failed request; its text has the status code, or says that there was no response."""
 
 
 class Gate:
@@ -151,7 +151,7 @@ def answer(error: BaseException, key: str, doing: str) -> BaseException:
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
         number = errno.EACCES
     elif code == 404 or isinstance(error, FileNotFoundError):
-        # No object is missing, but the bucket.
+        # The bucket is missing, not the object.
         number = errno.ENXIO
     return DiskError.wrap(OSError(number, _reason(error, code)), doing=doing, path=clean_url(key))
 

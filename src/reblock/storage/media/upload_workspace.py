@@ -1,4 +1,4 @@
-"""Building a file for an object store: it grows in a local folder, and one upload publishes it.
+"""Build a file for an object store in a local folder; one upload publishes it.
 
 ::
 
@@ -92,14 +92,14 @@ class UploadWorkspace(ObjectWorkspace):
         return self
 
     def _settle_down(self) -> None:
-        """Open the folder in which the file grows, or a new one if that is not here."""
+        """Open the folder in which the file is built, or a new one if it is not here."""
         found = self._find_note()
         self._mark = found.get("mark", "") or uuid4().hex[:15]
         before, here = found.get("folder"), found.get("machine") == socket.gethostname()
         if before and here and os.path.isdir(before):
             self._go_to(before)
         elif before:
-            where = "which is gone" if here else f"on {found.get('machine')}, and not here"
+            where = "which is gone" if here else f"on {found.get('machine')}, not here"
             self.lost = f"the file was being built in {before}, {where}: it is built again from the start"
         self._private = PrivateFolder.make(self.place)
         self._go_to(self.place, self._private.reach)
@@ -116,7 +116,7 @@ class UploadWorkspace(ObjectWorkspace):
         except ValueError:
             return {}
         kept = {name: str(told[name]) for name in _TOLD if name in told} if isinstance(told, dict) else {}
-        # Others who can write in the store must not be able to name any folder.
+        # Anyone who can write in the store must not be able to name an arbitrary folder.
         is_ours = os.path.basename(kept.get("folder", "")) == os.path.basename(self.place)
         return kept if is_ours and re.fullmatch(r"[0-9a-f]{15}", kept.get("mark", "")) else {}
 
@@ -165,7 +165,7 @@ class UploadWorkspace(ObjectWorkspace):
         if self.target.startswith("s3://"):
             with PartUpload(self._objects, self.target) as uploads:
                 count = uploads.abort_all()
-            removed += [f"{self.target} (an upload that was not completed)"] * count
+            removed += [f"{self.target} (an unfinished upload)"] * count
         self._remove_log()
         self._medium.remove(self._note)
         return removed

@@ -1,4 +1,4 @@
-"""Add a variable to a NetCDF-4 file: it shares the dimensions that are there, and brings the others along."""
+"""Add a variable to a NetCDF-4 file: it uses the dimensions that exist there, and creates the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reblock.storage.netcdf.marks import (
 )
 from reblock.storage.netcdf.nc4_create import new_group, new_variable
 
-#: The number of a dimension that is not there yet.
+#: The number of a dimension that does not exist yet.
 _NEW = -1
 
 
@@ -33,7 +33,7 @@ def places_in_file(path: str, tree: Tree, name: str, schema: Schema) -> list[Sha
     group, _, last = name.rpartition("/")
     known, found = number_dimensions(tree), []
     if name in known:
-        raise UsageError(f"{path}: {name} is a dimension without a variable there: choose another name")
+        raise UsageError(f"{path}: {name} is already a dimension without a variable: choose another name")
     for axis, length in zip(schema.axes or (), schema.shape, strict=True):
         place = find_dimension(known, group, axis)
         if place is not None and place.dimension.length == length:

@@ -1,4 +1,4 @@
-"""Changes of existing zarr arrays: whether chunks can be replaced, and new lengths in metadata that is kept."""
+"""Change existing zarr arrays: check that chunks can be replaced, and store new lengths in the metadata."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class _Adapter:
     def fill_value(self) -> Any:
         value, zero = self.schema.fill_value, np.zeros((), self.dtype.newbyteorder("="))[()]
         if value is None:
-            # Zarr v2 has a word for it. Readers such as xarray take zeros for missing where the fill value is zero.
+            # Zarr v2 can say so. With a fill value of zero, readers such as xarray would take zeros for missing.
             return None if self.version == 2 else zero
         if not isinstance(value, np.generic) or value.dtype != self.dtype.newbyteorder("="):
             given, value = value, _cast(value, self.dtype)

@@ -1,8 +1,8 @@
-"""The physical limit of a copy: the longer of what the codecs take on these cores, and what the device takes.
+"""The physical limit of a copy: the time of its codecs on these cores, or that of the device, whichever is longer.
 
-Codecs decode one variable, or one layer of planes, and encode its target chunks, on all threads and in memory; the time
-is scaled up to the whole. Then all bytes of the source are read and as many bytes as the target has are written, in
-files of its number, without codecs. No copy can be faster, unless its codecs are.
+First, one variable or one layer of planes is decoded, and its target chunks are encoded, in memory and on all threads.
+That time is scaled up to the whole. Then all bytes of the source are read, and files with the number and sizes of the
+target's are written, without codecs. No copy can be faster, unless its codecs are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""tifffile and zarr-python in a loop, as people convert stacks: a layer of planes at a time."""
+"""tifffile and zarr-python in a loop, the usual way to convert a stack: a layer of planes at a time."""
 
 from __future__ import annotations
 

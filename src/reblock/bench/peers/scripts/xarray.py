@@ -1,4 +1,4 @@
-"""xarray with dask: a dataset is opened in pieces, rechunked and written to Zarr in one graph, as people do it."""
+"""xarray with dask, in the usual way: a dataset is opened in pieces, rechunked and written to Zarr in one graph."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Reader:
             self._bytes = None if medium.is_local else library_reader(medium, path)
         self._size = status.size
         self._busy = self._closed = False
-        # Only the same file is opened again, because it may have damaged the memory of the process.
+        # A process opens only the same file again: the file may have corrupted its memory.
         self._file = (os.path.abspath(path) if medium.is_local else path, *status)
         waiting = _switchboard.take(self._file)
         if waiting is not None:
@@ -94,7 +94,7 @@ class Reader:
 
     @property
     def _opening(self) -> dict[str, Any]:
-        """What the process opens: a local file, or bytes that it gets from us."""
+        """What the process opens: a local file, or an object whose bytes we send."""
         if self._bytes is None:
             return {"path": os.path.abspath(self._path)}
         return {"path": self._path, "size": self._size}
@@ -274,7 +274,7 @@ class Reader:
 
 
 # ---------------------------------------------------------------- the server
-#: A process without a file: its socket, the same as a stream, and how often it was used.
+#: A process without a file: its socket, the socket as a stream, and how often it was used.
 _Waiting = tuple[socket.socket, Any, int]
 
 

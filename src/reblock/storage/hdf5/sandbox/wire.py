@@ -65,7 +65,7 @@ def receive(stream: Stream) -> dict[str, Any] | None:
 
 
 class SentFile(io.RawIOBase):
-    """A file whose bytes the other side sends when they are wanted."""
+    """A read-only file whose bytes the other side sends on request."""
 
     def __init__(self, stream: Stream, size: int) -> None:
         super().__init__()
