@@ -62,9 +62,7 @@ def test_the_first_misfit_is_named_by_every_strategy(tmp_path: Path, strategy: s
         strategy=strategy,
         dtype="u1",
     )
-    with pytest.raises(
-        MisfitError, match=r"a.zarr: element \[13, 4, 17\] is 300, which uint8 \(0 to"
-    ) as one:
+    with pytest.raises(MisfitError, match=r"a.zarr: element \[13, 4, 17\] is 300, which uint8 \(0 to") as one:
         reblock.run(job)
     assert (one.value.index, one.value.value) == ((13, 4, 17), 300)
     assert "unsafe_cast=True" in str(one.value)

@@ -115,7 +115,7 @@ def test_random(data: st.DataObject) -> None:
 def test_first_misfit_of_a_large_array_in_pieces() -> None:
     array = np.zeros((7, 300, 211), "i4")
     array[3, 17, 200] = array[3, 18, 0] = array[6] = 300
-    with pytest.raises(MisfitError, match="300, which uint8 .* cannot hold") as caught:
+    with pytest.raises(MisfitError, match=r"300, which uint8 .* cannot hold") as caught:
         convert(array, np.empty(array.shape, "u1"), checked=True)
     assert caught.value.index == (3, 17, 200)
     again = pickle.loads(pickle.dumps(caught.value))
