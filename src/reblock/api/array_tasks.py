@@ -13,7 +13,8 @@ from time import perf_counter
 from reblock.api.dataset_job import AnyJob, DatasetJob
 from reblock.api.job import Job
 from reblock.api.parts import choose_whole
-from reblock.api.running import AnyReport, RunOptions, jobs_of, meter_of, prepare, report_of
+from reblock.api.preparing import RunOptions, jobs_of, prepare
+from reblock.api.reporting import AnyReport, meter_of, report_of
 from reblock.errors import InfeasibleError, UnfinishedError, UsageError, option
 from reblock.model import Plan
 from reblock.planner import Decision, choose, price, share

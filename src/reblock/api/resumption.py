@@ -12,7 +12,8 @@ from reblock.api.dataset_job import AnyJob
 from reblock.api.ends import Request, find_ends
 from reblock.api.planning import planned_dataset, planned_job
 from reblock.api.recall import recalled
-from reblock.api.running import AnyReport, run
+from reblock.api.reporting import AnyReport
+from reblock.api.running import run
 from reblock.errors import UnfinishedError, UsageError, command
 from reblock.model import Plan
 from reblock.runs.adopt import Demands

@@ -9,7 +9,7 @@ from reblock.render import datasets, runs, text
 
 if TYPE_CHECKING:
     from reblock.api.dataset_job import AnyJob
-    from reblock.api.running import AnyReport
+    from reblock.api.reporting import AnyReport
 
 
 def text_of(report: AnyReport, job: AnyJob) -> str:
