@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,41 @@ class Cast(NamedTuple):
     """Whether a value that does not survive counts as a difference."""
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """How two arrays are compared."""
+
+    region: Ranges | None
+    """The region of the source."""
+    transpose: Order | None
+    """The source's axes in the target's order."""
+    memory_bytes: int
+    """The memory budget."""
+    allow: Sequence[Where]
+    """Folders to which links in either array may lead."""
+    reader: str
+    """`reblock` or `library`."""
+    cast: Cast | None
+    """How the source's elements are converted."""
+    append_along: str | int | None
+    """The axis of the append that wrote the part of the target to compare."""
+    into_region: Ranges | None
+    """The region of the target to compare."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only a part of the target is compared."""
+        return self.append_along is not None or self.into_region is not None
+
+    def require_dataset(self) -> None:
+        """Raise UsageError for options that do not apply to datasets."""
+        if self.transpose is not None or self.cast is not None:
+            given = "dtype" if self.transpose is None else "transpose"
+            raise UsageError(f"{option(given)} is for one array, not for datasets")
+        if self.is_partial:
+            raise UsageError(f"{options('append_along', 'into_region')} are for one array, not for datasets")
+
+
 def verify(
     source: AnySource,
     target: AnySource,
@@ -91,104 +126,85 @@ def verify(
     """
     if unsafe_cast and dtype is None:
         raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
-    cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
-    memory_bytes = parse_memory(memory)
-    allow_external = allowed_folders(allow_external, disks)
-    source = joined_source(source, concat, stack)
     one_of("reader", reader, ("reblock", "library"))
-    formats = (from_format, to_format)
-    ends = [(source, from_format, allow_external), (target, to_format, allow_external)]
-    if include or exclude or not all(isinstance(end, str | os.PathLike) for end in (source, target)):
-        one, two = (find_tree(*end, require=bool(include or exclude)) for end in ends)
-    else:
-        one = two = None
-    if one is None or two is None:
-        if isinstance(source, TreeStore | Dataset) or isinstance(target, TreeStore | Dataset):
-            raise UsageError("a dataset cannot be compared with an array: name one of its arrays")
+    allow = allowed_folders(allow_external, disks)
+    ends = ((joined_source(source, concat, stack), from_format, allow), (target, to_format, allow))
+    cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
+    how = _Comparison(region, transpose, parse_memory(memory), allow, reader, cast, append_along, into_region)
+    trees = None
+    if include or exclude or not all(isinstance(end, str | os.PathLike) for end, _, _ in ends):
+        trees = _trees_of(ends, require=bool(include or exclude))
+    if trees is None:
         try:
-            part = append_along, into_region
-            return _verify_arrays(
-                source, target, region, transpose, memory_bytes, formats, allow_external, reader, cast, part
-            )
+            return _verify_arrays(ends[0][0], ends[1][0], (from_format, to_format), how)
         except FormatError:
-            one, two = (find_tree(*end) for end in ends)
-            if one is None or two is None:
+            trees = _trees_of(ends)
+            if trees is None:
                 raise
-    if transpose is not None or dtype is not None:
-        given = "dtype" if transpose is None else "transpose"
-        raise UsageError(f"{option(given)} is for one array, not for datasets")
-    if append_along is not None or into_region is not None:
-        raise UsageError(f"{options('append_along', 'into_region')} are for one array, not for datasets")
-    wanted = DatasetRequest(include, exclude, region)
+    how.require_dataset()
 
     def compare_arrays(left: Array, right: Array, part: Ranges | None) -> Verdict:
-        return _verify_arrays(left, right, part, None, memory_bytes, (None, None), allow_external, reader)
+        return _verify_arrays(left, right, (None, None), replace(how, region=part))
 
-    return compare_datasets(one, two, wanted, compare_arrays, memory_bytes)
+    return compare_datasets(*trees, DatasetRequest(include, exclude, region), compare_arrays, how.memory_bytes)
+
+
+def _trees_of(
+    ends: Sequence[tuple[Any, str | None, Sequence[Where]]], *, require: bool = False
+) -> tuple[TreeStore, TreeStore] | None:
+    """Both sides as datasets; None if one of them is an array."""
+    one, two = (find_tree(*end, require=require) for end in ends)
+    if one is not None and two is not None:
+        return one, two
+    if any(isinstance(end, TreeStore | Dataset) for end, _, _ in ends):
+        raise UsageError("a dataset cannot be compared with an array: name one of its arrays")
+    return None
 
 
 def _verify_arrays(
-    source: ArraySource,
-    target: ArraySource,
-    region: Ranges | None,
-    transpose: Order | None,
-    memory_bytes: int,
-    formats: tuple[str | None, str | None],
-    allow_external: Sequence[Where],
-    reader: str,
-    cast: Cast | None = None,
-    part: tuple[str | int | None, Ranges | None] = (None, None),
+    source: ArraySource, target: ArraySource, formats: tuple[str | None, str | None], how: _Comparison
 ) -> Verdict:
-    from_format, to_format = formats
+    sides = [(source, formats[0]), (target, formats[1])]
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
-    if reader == "library":
-        one, two = (
-            _open_library(where, kind, allow_external) for where, kind in ((source, from_format), (target, to_format))
-        )
+    if how.reader == "library":
+        one, two = (_open_library(where, kind, how.allow) for where, kind in sides)
         schemas = [
-            _schema(one.location if isinstance(where, str | os.PathLike) else where, kind, allow_external)
-            for one, where, kind in ((one, source, from_format), (two, target, to_format))
+            _schema(one.location if isinstance(where, str | os.PathLike) else where, kind, how.allow)
+            for one, (where, kind) in zip((one, two), sides, strict=True)
         ]
         names = schemas[0].axes if schemas[0] else None
-        left_region = parse_region(region, one.grid.shape, names)
-        axes = parse_order(transpose, one.grid.ndim, names)
+        left_region = parse_region(how.region, one.grid.shape, names)
+        axes = parse_order(how.transpose, one.grid.ndim, names)
         left = _library_side(one, left_region, axes)
-        there = _part_of(two.grid.shape, schemas[1].axes if schemas[1] else None, left.layout.shape, part)
+        there = _compared_part(two.grid.shape, schemas[1].axes if schemas[1] else None, left.layout.shape, how)
         right = _library_side(two, there, tuple(range(two.grid.ndim)))
         name = two.location
     else:
-        ours, theirs = (
-            open_array(where, kind, allow_external).store
-            for where, kind in ((source, from_format), (target, to_format))
-        )
-        left_region = parse_region(region, ours.layout.shape, ours.schema.axes)
-        axes = parse_order(transpose, ours.layout.ndim, ours.schema.axes)
-        left = ComparedArray.of(View(ours, left_region, axes), memory_bytes, cores())
-        there = _part_of(theirs.layout.shape, theirs.schema.axes, left.layout.shape, part)
-        right = ComparedArray.of(replace(View.whole(theirs), region=there), memory_bytes, cores())
+        ours, theirs = (open_array(where, kind, how.allow).store for where, kind in sides)
+        left_region = parse_region(how.region, ours.layout.shape, ours.schema.axes)
+        axes = parse_order(how.transpose, ours.layout.ndim, ours.schema.axes)
+        left = ComparedArray.of(View(ours, left_region, axes), how.memory_bytes, cores())
+        there = _compared_part(theirs.layout.shape, theirs.schema.axes, left.layout.shape, how)
+        right = ComparedArray.of(replace(View.whole(theirs), region=there), how.memory_bytes, cores())
         name, schemas = theirs.location, [ours.schema, theirs.schema]
-    if cast is None:
-        verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, memory_bytes)
+    if how.cast is None:
+        verdict = _verdict(*_as_integers(left, right, schemas), left_region, axes, how.memory_bytes)
     else:
-        verdict = _verdict_on_cast(left, right, cast, left_region, axes, memory_bytes)
-    stored = None if schemas[1] is None or any(one is not None for one in part) else schemas[1].record.digest
+        verdict = _verdict_on_cast(left, right, how.cast, left_region, axes, how.memory_bytes)
+    stored = None if schemas[1] is None or how.is_partial else schemas[1].record.digest
     return replace(verdict, differences=(*_since_written(name, stored, verdict.target_digest), *verdict.differences))
 
 
-def _part_of(
-    shape: Sequence[int],
-    names: Sequence[str] | None,
-    compared: Sequence[int],
-    part: tuple[str | int | None, Ranges | None],
+def _compared_part(
+    shape: Sequence[int], names: Sequence[str] | None, source_shape: Sequence[int], how: _Comparison
 ) -> Box:
-    """The part of the target that is compared with a source of a shape."""
-    along, region = part
-    if along is None:
-        return parse_region(region, shape, names)
-    if region is not None:
+    """The part of the target that is compared with a source."""
+    if how.append_along is None:
+        return parse_region(how.into_region, shape, names)
+    if how.into_region is not None:
         raise UsageError(f"{options('append_along', 'into_region')} do not go together: leave one of them out")
-    axis = parse_axis(along, len(shape), names)
-    length = compared[axis] if axis < len(compared) else 0
+    axis = parse_axis(how.append_along, len(shape), names)
+    length = source_shape[axis] if axis < len(source_shape) else 0
     start = tuple(max(n - length, 0) if d == axis else 0 for d, n in enumerate(shape))
     return Box(start, tuple(shape))
 

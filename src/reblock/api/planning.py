@@ -104,10 +104,15 @@ def plan(
     """
     given = {name: value for name, value in locals().items() if name not in ("concat", "stack")}
     request = Request(**{**given, "source": joined_source(source, concat, stack)})
+    return _plan(request)
+
+
+def _plan(request: Request) -> AnyJob:
+    """Plan one array, or all arrays of a dataset."""
     where = request.source, request.from_format, request.allow_external
     if request.include or request.exclude:
         found = find_tree(*where, require=True)
-    elif isinstance(source, TreeStore | Dataset):
+    elif isinstance(request.source, TreeStore | Dataset):
         found = find_tree(*where)
     else:
         # A file or a group with one array is that array.

@@ -1,7 +1,8 @@
-"""Reports of runs on arrays and on datasets, as text and as JSON."""
+"""Plans, and reports of runs, on arrays and on datasets, as text and as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reblock.engine.report import Report
@@ -10,6 +11,15 @@ from reblock.render import datasets, runs, text
 if TYPE_CHECKING:
     from reblock.api.dataset_job import AnyJob
     from reblock.api.reporting import AnyReport
+
+
+def plan_of(job: AnyJob, notes: Sequence[str], *, as_json: bool, everything: bool = False) -> str | dict[str, Any]:
+    """The plan with more notes, for people or as a document."""
+    if not as_json:
+        return job.explain(everything=everything, notes=notes)
+    document = job.to_json()
+    document["notes"] += notes
+    return document
 
 
 def text_of(report: AnyReport, job: AnyJob) -> str:

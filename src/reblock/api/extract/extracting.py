@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from reblock.api.array import Array, ArraySource, open_array
 from reblock.api.extract.masks import mask_regions, parse_mask
@@ -20,6 +21,7 @@ from reblock.api.machine import parse_memory
 from reblock.api.planning import plan_array
 from reblock.api.request import Wishes, is_strict, one_of, parse_codec
 from reblock.api.running import run
+from reblock.engine import Report
 from reblock.errors import UsageError, option
 from reblock.geometry.notation import Chunks, Ranges
 from reblock.model import Codec, Traffic
@@ -77,26 +79,10 @@ def extract(
     found = _find(array, regions, spheres, sphere_files, masks, memory_bytes, allow_external)
     plain = all(one.inside is None for one in found) or outside == "keep"
     if target is not None and result == "array" and len(found) == 1 and plain and not dry_run:
-        ranges = [slice(a, b) for a, b in zip(found[0].box.start, found[0].box.stop, strict=True)]
-        report = run(
-            plan_array(
-                array if from_format is None else source,
-                target,
-                region=ranges,
-                chunks=chunks,
-                codec=codec,
-                memory=memory,
-                from_format=from_format,
-                allow_external=allow_external,
-                to_format=to_format,
-                on_missing=on_missing,
-            ),
-            overwrite=overwrite,
-            cancelled=cancelled,
-        )
-        read = Traffic(report.measured.opens, report.measured.seeks, report.measured.seeks, report.measured.bytes_read)
-        known = (tuple(found), str(target), result, None, read)
-        return Extraction(*known, report.elapsed_seconds, report=report, notes=report.notes)
+        options: dict[str, Any] = {"chunks": chunks, "codec": codec, "memory": memory, "from_format": from_format}
+        options |= {"allow_external": allow_external, "to_format": to_format, "on_missing": on_missing}
+        job = plan_array(array if from_format is None else source, target, region=_ranges(found[0]), **options)
+        return _extracted(found[0], str(target), run(job, overwrite=overwrite, cancelled=cancelled))
     work = RegionReader(array, found, result, outside, memory_bytes, strict=is_strict(on_missing), cancelled=cancelled)
     if target is None:
         return work.in_memory(dry_run=dry_run)
@@ -107,6 +93,18 @@ def extract(
     asked = same_everywhere({"chunks": chunks, "codec": codec})
     dataset = RegionDataset.of(work.view, found, where, registry.for_target(where.path, to_format), wishes, asked)
     return work.into_dataset(dataset, overwrite=overwrite, dry_run=dry_run)
+
+
+def _ranges(region: Region) -> list[slice]:
+    return [slice(a, b) for a, b in zip(region.box.start, region.box.stop, strict=True)]
+
+
+def _extracted(region: Region, target: str, report: Report) -> Extraction:
+    """The result of one region that an ordinary run has made, so that it could be resumed."""
+    cost = report.measured
+    read = Traffic(cost.opens, cost.seeks, cost.seeks, cost.bytes_read)
+    known = ((region,), target, "array", None, read)
+    return Extraction(*known, report.elapsed_seconds, report=report, notes=report.notes)
 
 
 def _find(

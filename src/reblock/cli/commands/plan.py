@@ -77,6 +77,7 @@ def command(
         raise click.UsageError("Missing argument 'SRC', or --shape with --dtype and --source-chunks")
     from reblock import api
     from reblock.api.joining import joined_source
+    from reblock.cli.reports import plan_of
 
     source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     job = api.plan(source, target, **options.given(wanted))
@@ -93,6 +94,4 @@ def command(
         api.save_plan(job, save)
         how = "simulate" if source is None else f"run {shlex.join([str(source), target or 'DST'])} --plan"
         notes.append(f"saved: reblock {how} {shlex.quote(save)}")
-    document = job.to_json()
-    document["notes"] += notes
-    emit(document if as_json else job.explain(everything=everything, notes=notes))
+    emit(plan_of(job, notes, as_json=as_json, everything=everything))

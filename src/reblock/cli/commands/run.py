@@ -105,7 +105,7 @@ def command(
     from reblock import api
     from reblock.api.joining import joined_source
     from reblock.api.machine import local_workers
-    from reblock.cli.reports import both_of, text_of
+    from reblock.cli.reports import both_of, plan_of, text_of
 
     source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     given = options.given(wanted)
@@ -115,28 +115,17 @@ def command(
         job = api.load_plan(plan_file, source, target, **options.beside_plan(given))
     if array_task is not None:
         job = api.divide(job, array_task, replan=plan_file is None)
+    how: dict[str, Any] = {"overwrite": overwrite, "exist_ok": exist_ok, "scratch": scratch, "digest": not no_digest}
     if dry_run:
-        notes = api.check(job, overwrite=overwrite, exist_ok=exist_ok, scratch=scratch, digest=not no_digest)
-        document = job.to_json()
-        document["notes"] += [*notes, _NOTHING]
+        notes = [*api.check(job, **how), _NOTHING]
         if as_json or not quiet:
-            emit(document if as_json else job.explain(notes=[*notes, _NOTHING]))
+            emit(plan_of(job, notes, as_json=as_json))
         return
     job = api.adopt(job, scratch=scratch, exist_ok=exist_ok or array_task is not None, overwrite=overwrite)
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
-            report = api.run(
-                job,
-                overwrite=overwrite,
-                exist_ok=exist_ok,
-                scratch=scratch,
-                digest=not no_digest,
-                progress=tell,
-                cancelled=cancelled,
-                workers=workers,
-                cluster=cluster,
-                array_task=array_task,
-            )
+            how |= {"workers": workers, "cluster": cluster, "array_task": array_task}
+            report = api.run(job, **how, progress=tell, cancelled=cancelled)
         # Still inside `stoppable`: the run is done, so it is reported and the exit code is 0.
         if as_json or not quiet:
             emit(both_of(report, job) if as_json else text_of(report, job))
