@@ -128,7 +128,10 @@ def verify(
         raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
     one_of("reader", reader, ("reblock", "library"))
     allow = allowed_folders(allow_external, disks)
-    ends = ((joined_source(source, concat, stack), from_format, allow), (target, to_format, allow))
+    ends: list[tuple[Any, str | None, Sequence[Where]]] = [
+        (joined_source(source, concat, stack), from_format, allow),
+        (target, to_format, allow),
+    ]
     cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
     how = _Comparison(region, transpose, parse_memory(memory), allow, reader, cast, append_along, into_region)
     trees = None

@@ -29,8 +29,9 @@ from reblock.errors import (
 from reblock.model import NO_RECORD, Format, Plan, Record, TreeFormat
 from reblock.runs.adding import check_stamp, stamp_of
 from reblock.runs.adopt import stored_plan
+from reblock.runs.conflict import conflict
 from reblock.runs.disks import disks_of, listed_folders, needs_on_disks, new_folders
-from reblock.runs.identity import began_with_object, differences, job_of, source_changed
+from reblock.runs.identity import began_with_object, job_of
 from reblock.runs.inside import announce
 from reblock.runs.installing import change_header, changes_of, check_bases, install, last_job
 from reblock.runs.journal import Journal
@@ -330,26 +331,7 @@ class Attempt:
             return True
         if self.staging.is_published(journal) or began_with_object(journal.header):
             return False
-        advice = f"{command('clean', self.target.path)} removes it"
-        began = journal.header["request"].get("source")
-        if self._sources.is_object:
-            raise UnfinishedError(
-                f"an unfinished run that reads {began} is in the place of {self.target.path}, and a run that reads an "
-                f"object cannot resume it: {advice}, the command that began it resumes it"
-            )
-        if source_changed(before, self._problem) and began != self.request.get("source"):
-            raise UnfinishedError(
-                f"an unfinished run in the place of {self.target.path} reads {began}, which does not hold what "
-                f"{self._sources.location} holds: {advice}, the command that began it resumes it"
-            )
-        if source_changed(before, self._problem):
-            what = self._sources.describe_change(journal.header)
-            since = f"since the unfinished run on {self.target.path} began"
-            raise ChangedError(f"{self._sources.location} changed {since} ({what}): {advice}")
-        raise UnfinishedError(
-            f"an unfinished run of another problem is in the place of {self.target.path} "
-            f"({'; '.join(differences(before, self._problem))}): {advice}, the command that began it resumes it"
-        )
+        raise conflict(journal, self._problem, self.target.path, self._sources, self.request.get("source"))
 
     # ---------------------------------------------------------------- what must be there
     def _check_place(self) -> None:

@@ -48,7 +48,8 @@ from reblock.runs.resume import find_finished, trust_scratch
 from reblock.runs.scratch import KeptScratch
 from reblock.runs.sources import Sources
 from reblock.runs.staging import Staging
-from reblock.runs.work import DatasetWork, TableWork, Work
+from reblock.runs.tables import copy_table
+from reblock.runs.work import DatasetWork, Work
 from reblock.storage import registry
 from reblock.storage.location import Location
 from reblock.storage.media.copying import copy_file
@@ -56,8 +57,6 @@ from reblock.storage.patches import patches_of
 
 #: A hundredth of all arrays may wait to be made durable, however small the memory budget is.
 _PARTS = 100
-#: The share of the memory budget that rows of a table take: they are read, converted and encoded.
-_TABLE_SHARE = 4
 
 
 @dataclass
@@ -352,7 +351,8 @@ class Making:
             if table.name in done:
                 table.sums = done[table.name]
             else:
-                self._copy(table, work)
+                where = self.staging.workspace.array, self._elsewhere
+                copy_table(table, work, self._trees, *where, digested=self.digest, cancelled=self.cancelled)
                 self._check()
                 ledger.note(done=table.name, digest=table.sums)
         self._look_at_all(journal)
@@ -373,25 +373,6 @@ class Making:
             now = source.look_again(began)
             found = source.settle(now, began, mine, sweep, work.last, layout, memory, self.cancelled)
             work.notes += [note for note in found if note not in work.notes]
-
-    def _copy(self, table: TableWork, work: DatasetWork) -> None:
-        """Copy the rows of a table, within the budget."""
-        schema, path = work.tree.tables[table.name], self.staging.workspace.array
-        taken = digest.TableDigest(schema.kind, schema.dtype, schema.shape)
-        (start, stop), *others = table.ranges or [(0, 1)]
-        inside = tuple(slice(*one) for one in others)
-        at = start
-        while at < stop:
-            if self.cancelled():
-                raise KeyboardInterrupt
-            rows = work.source.rows(table.name, at, stop, work.memory_bytes // _TABLE_SHARE)
-            found = len(rows) if schema.shape else 1
-            rows = rows[(slice(None), *inside)] if schema.shape else rows
-            self._trees.write_rows(path, work.inner, table.name, work.tree, at - start, rows, **self._elsewhere)
-            taken.update(rows)
-            at += found
-        if self.digest:
-            table.sums = taken.text()
 
     # ---------------------------------------------------------------- what goes wrong
     @contextmanager

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
@@ -30,6 +29,7 @@ from reblock.model.workspace import Stamps
 from reblock.storage.media.http_store import HttpLibrary
 from reblock.storage.media.keys import KeyFolder, KeyPlace
 from reblock.storage.media.object_handle import ObjectHandle
+from reblock.storage.media.object_known import KnownObjects
 from reblock.storage.media.object_lease import FollowedLease, Lease, LeaseTerms
 from reblock.storage.media.object_store import Pages, open_store
 from reblock.storage.media.object_survey import PAGE, THREADS, identity_of, stamp_rows, survey
@@ -38,12 +38,8 @@ from reblock.storage.media.object_workspace import ObjectWorkspace
 from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_URGENT_SECONDS, Gate, send
 from reblock.storage.media.upload_workspace import UploadWorkspace
 
-#: How long the status of an object that is read in ranges is remembered, and of how many.
-_REMEMBER_SECONDS, _MOST_REMEMBERED = 60.0, 1 << 12
 #: For objects of at least this size, a status request comes before the first read.
 _FILE_BYTES = 1 << 20
-#: The most written objects whose state is kept until it is recorded.
-_MOST_WRITTEN = 1 << 14
 #: The mark by which the writer of a conditional object recognises it; Azure takes only identifiers.
 _MARK = "reblockmark"
 #: Objects by which a folder on a server without listings is recognised.
@@ -68,8 +64,7 @@ class ObjectMedium:
         self.store: Any = open_store(root, self._options) if self.lists else None
         self._lock = Lock()
         self._folders: set[str] = set()
-        self._known: dict[str, tuple[float, Status, str | None]] = {}
-        self._written: dict[str, tuple[int, int]] = {}
+        self.known = KnownObjects()
         # By target and lock.
         self._leases: dict[tuple[str, str], Lease | FollowedLease] = {}
         self._is_there = False
@@ -122,25 +117,9 @@ class ObjectMedium:
 
     def remembered(self, key: str) -> tuple[Status, str | None] | None:
         """Status and ETag of an object that was looked at a moment ago."""
-        with self._lock:
-            since, status, tag = self._known.get(key, (0.0, None, None))
-        if status is not None and time.monotonic() - since > _REMEMBER_SECONDS:
+        if self.known.is_old(key):
             self.look(key)
-            return self.remembered(key)
-        return None if status is None else (status, tag)
-
-    def remember(self, key: str, status: Status, tag: str | None) -> None:
-        """Keep a status for a while."""
-        with self._lock:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = time.monotonic(), status, tag
-
-    def forget(self, key: str) -> None:
-        """Forget the status of an object."""
-        with self._lock:
-            self._known.pop(key, None)
-            self._written.pop(key, None)
+        return self.known.get(key)
 
     # ---------------------------------------------------------------- bytes
     def reader(self, key: str, *, roots: Roots | None = None, direct: bool = False) -> ObjectHandle:  # noqa: ARG002
@@ -189,7 +168,7 @@ class ObjectMedium:
             made = obstore.put(self.store, path, data, mode=mode, attributes=attributes, use_multipart=False)
             return made["e_tag"]
 
-        self.forget(key)
+        self.known.forget(key)
         try:
             tag = self.send(key, "write", put, urgent=urgent)
         except FileExistsError:
@@ -202,10 +181,7 @@ class ObjectMedium:
                     return str(there.meta["e_tag"])
             raise
         if tag is not None and mode == "overwrite":
-            with self._lock:
-                if len(self._written) >= _MOST_WRITTEN:
-                    self._written.clear()
-                self._written[key] = identity_of(path, tag), len(data)
+            self.known.note_written(key, identity_of(path, tag), len(data))
         return tag
 
     def _writable(self, key: str) -> str:
@@ -220,7 +196,7 @@ class ObjectMedium:
 
     def remove(self, key: str) -> None:
         """Remove an object, if it exists."""
-        self.forget(key)
+        self.known.forget(key)
         with suppress(FileNotFoundError):
             path = self._writable(key)
             self.send(key, "remove", lambda: obstore.delete(self.store, path))
@@ -266,8 +242,8 @@ class ObjectMedium:
         """
         meta = self.send(key, "look at", lambda: self.library.head(self.store, self.path(key)))
         status = self.status_of(meta)
-        if status.size >= _FILE_BYTES or key in self._known:
-            self.remember(key, status, meta["e_tag"])
+        if status.size >= _FILE_BYTES or key in self.known:
+            self.known.remember(key, status, meta["e_tag"])
         return status
 
     def entries(self, folder: str) -> Sequence[Listed]:
@@ -363,7 +339,7 @@ class ObjectMedium:
         path = self.path(key)
         with self._lock:
             self._folders = {one for one in self._folders if one != path and not one.startswith(f"{path}/")}
-            self._known = {one: known for one, known in self._known.items() if not one.startswith(f"{key}/")}
+        self.known.forget_below(key)
         self._writable(f"{key}/x")
         while paths := [one["path"] for _, one in zip(range(PAGE), self.listed(key), strict=False)]:
             # Without the variable, a repeated request would meet another list.
@@ -387,8 +363,7 @@ class ObjectMedium:
 
     def settle(self, keys: Sequence[str]) -> Stamps:
         """The state of objects that were just written; known from the responses for most of them."""
-        with self._lock:
-            told = {key: self._written.pop(key, None) for key in keys}
+        told = self.known.take_written(keys)
         others = [key for key, known in told.items() if known is None]
         told |= {
             key: None if found is None else (found.identity, found.size)

@@ -64,7 +64,7 @@ class ObjectHandle:
             whole, self._whole = self._whole, None
         if whole is not None and (offset or wanted < status.size):
             # Other ranges of it will be wanted, too.
-            self._medium.remember(self.key, status, tag)
+            self._medium.known.remember(self.key, status, tag)
             whole = None
 
         def fetch() -> None:
@@ -89,7 +89,7 @@ class ObjectHandle:
         try:
             send(self._medium.gate, self.key, "read", request)
         except (FileExistsError, FileNotFoundError):
-            self._medium.forget(self.key)
+            self._medium.known.forget(self.key)
             raise ChangedError(f"{self.key} was replaced or removed while it was read") from None
 
     def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:

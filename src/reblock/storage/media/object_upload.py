@@ -56,7 +56,7 @@ def upload(medium: ObjectMedium, key: str, file: str, mark: str, *, replace: boo
             parts = PartUpload(medium, key).send(handle, size, mark, replace=replace)
         else:
             parts = _upload_simply(medium, key, handle, size, mark)
-    medium.forget(key)
+    medium.known.forget(key)
     if (found := medium.status(key).size) != size:
         raise CorruptError(f"{key}: {found:,} bytes arrived of {size:,}")
     return parts
