@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Any, NoReturn
+from typing import Any
 
 from reblock.errors import TargetExistsError, UsageError
 from reblock.geometry.grid import Cut
@@ -23,8 +23,24 @@ from reblock.storage.media.small import check_folder, new_folder
 _GROUP = 4096
 
 
+class _Unnamed:
+    """A format that only a change of an array uses: nothing is opened by it or adapted to it."""
+
+    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:  # noqa: ARG002 - never called
+        """No: nothing on storage is a patch."""
+        return False
+
+    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:  # noqa: ARG002 - never called
+        """Never called."""
+        raise UsageError("a patch is never opened by itself")
+
+    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:  # noqa: ARG002 - the array decides
+        """The schema as it is: the existing array decides it."""
+        return schema
+
+
 @dataclass(frozen=True)
-class Patch:
+class Patch(_Unnamed):
     """The format of the objects of a change."""
 
     base: Patchable
@@ -41,15 +57,6 @@ class Patch:
     @property
     def name(self) -> str:
         return self.base.format
-
-    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:  # noqa: ARG002 - never called
-        return False
-
-    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:  # noqa: ARG002 - the array decides
-        return schema
 
     def layout(self, schema: Schema) -> Layout:  # noqa: ARG002 - the array decides
         return self.base.part("", self.change).layout
@@ -91,7 +98,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class PatchTree:
+class PatchTree(_Unnamed):
     """The format of the patches of several arrays of a group, each in a folder of its own."""
 
     patches: Mapping[str, Patch]
@@ -104,15 +111,6 @@ class PatchTree:
     @property
     def name(self) -> str:
         return next(iter(self.patches.values())).name
-
-    def probe(self, path: str, *, medium: Medium = LOCAL) -> bool:  # noqa: ARG002 - never called
-        return False
-
-    def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:  # noqa: ARG002 - never called
-        _not_needed()
-
-    def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:  # noqa: ARG002 - the arrays decide
-        return schema
 
     def layout(self, schema: Schema) -> Layout:
         # Arrays with the same of these have the same layout.
@@ -167,7 +165,3 @@ def no_mover(location: str, medium: Medium) -> UsageError:
         f"{location}: {medium.name} cannot rename chunks, so no part of an array can be replaced there safely: "
         "write a new array"
     )
-
-
-def _not_needed() -> NoReturn:
-    raise UsageError("a patch is never opened by itself")

@@ -158,6 +158,18 @@ _SMALL = Workload(
     Bar(0.6, ("tensorstore", "zarrs")),
 )
 
+_SPLIT = Workload(
+    "nifti-split",
+    (1024, 512, 512),
+    "<f4",
+    "nifti",
+    (1024, 512, 1),
+    "niblocks",
+    (64, 64, 64),
+    512 << 20,
+    Bar(0.5, ("nibabel",)),
+)
+
 _DATASET = Workload(
     "netcdf-zarr",
     (1024, 128, 256),
@@ -205,27 +217,14 @@ WORKLOADS = (
     Workload("W5", (32768, 8192), "<f8", "npy", (1, 8192), "zarr", (1024, 128), 512 << 20, Bar(0.8, ("cp",))),
     _SMALL,
     replace(_SMALL, name="W6-shards", chunks_per_shard=(4, 16, 2)),
-    Workload(
-        "nifti-split",
-        (1024, 512, 512),
-        "<f4",
-        "nifti",
-        (1024, 512, 1),
-        "niblocks",
-        (64, 64, 64),
-        512 << 20,
-        Bar(0.5, ("nibabel",)),
-    ),
-    Workload(
-        "nifti-merge",
-        (1024, 512, 512),
-        "<f4",
-        "niblocks",
-        (64, 64, 64),
-        "nifti",
-        (1024, 512, 1),
-        512 << 20,
-        Bar(0.5, ("nibabel",)),
+    _SPLIT,
+    replace(
+        _SPLIT,
+        name="nifti-merge",
+        source_format=_SPLIT.target_format,
+        source_chunks=_SPLIT.chunks,
+        target_format=_SPLIT.source_format,
+        chunks=_SPLIT.source_chunks,
     ),
     _DATASET,
     replace(

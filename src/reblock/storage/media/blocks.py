@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from reblock.model.medium import Medium, ReadHandle, Status
 from reblock.model.roots import Roots
-from reblock.model.store import Flat
+from reblock.storage.media.handles import WrappedReader
 
 #: Bytes of a block; reads of more are not kept.
 BLOCK_BYTES = 64 << 10
@@ -52,20 +51,8 @@ class BlockCache:
 _CACHE = BlockCache()
 
 
-class CachedHandle:
+class CachedHandle(WrappedReader):
     """An object open for reading, whose small reads go through the cache."""
-
-    def __init__(self, handle: ReadHandle) -> None:
-        self._handle = handle
-        self.key = handle.key
-
-    def size(self) -> int:
-        """Bytes of the object."""
-        return self._handle.size()
-
-    def status(self) -> Status:
-        """Its size and stamp."""
-        return self._handle.status()
 
     def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
         """Fill a view from a byte offset."""
@@ -95,25 +82,9 @@ class CachedHandle:
             _CACHE.put(at, found)
         return found
 
-    def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
-        """Read one range to the start of a buffer."""
-        return staging[:size], self.read(staging[:size].data, offset, once=once)
-
     def fileno(self) -> int:
         """The object's file descriptor, if it is a file."""
         return self._handle.fileno()
-
-    def close(self) -> None:
-        """Close the object; its blocks are kept."""
-        self._handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def library_reader(medium: Medium, key: str, roots: Roots | None = None) -> ReadHandle:

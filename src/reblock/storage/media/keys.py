@@ -19,7 +19,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -40,22 +40,22 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 def is_there(medium: TargetMedium, key: str) -> bool:
     """Whether anything has this key. A failed request is an error, so that no run takes a log for missing."""
-    try:
-        medium.status(key)
-    except FileNotFoundError:
-        return False
-    except DiskError as error:
-        if error.errno not in _MISSING:
-            raise
-        return False
-    return True
+    return _is_found(lambda: medium.status(key))
 
 
 def _has_object(medium: TargetMedium, key: str) -> bool:
     """Whether there is an object under a key, by one request."""
-    try:
+
+    def look() -> None:
         with medium.reader(key) as handle:
             handle.status()
+
+    return _is_found(look)
+
+
+def _is_found(look: Callable[[], object]) -> bool:
+    try:
+        look()
     except FileNotFoundError:
         return False
     except DiskError as error:

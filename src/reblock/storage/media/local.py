@@ -14,8 +14,7 @@ import stat
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from reblock.errors import DiskError
 from reblock.model.medium import PAGE_BYTES, Listed, Room, Status, round_up
@@ -24,6 +23,7 @@ from reblock.model.store import Bytes, Flat
 from reblock.model.workspace import Stamps
 from reblock.storage.media.durable import looks, make_durable, settle
 from reblock.storage.media.files import KINDS, disk_errors, kind_of, sync, write_file
+from reblock.storage.media.handles import Closing
 from reblock.storage.media.local_workspace import LocalWorkspace
 from reblock.storage.media.moving import check_moves, move_files
 from reblock.storage.media.places import LocalPlace, links_below
@@ -40,7 +40,7 @@ _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 
 
-class LocalHandle:
+class LocalHandle(Closing):
     """An open file."""
 
     _forgets: ClassVar[int] = _DONTCACHE
@@ -128,14 +128,6 @@ class LocalHandle:
         # A failed run drops handles without closing them.
         if self._descriptor >= 0:
             os.close(self._descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class LocalMedium:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes, Flat
 from reblock.model.workspace import Stamps
+from reblock.storage.media.handles import Closing
 from reblock.storage.media.keys import KeyFolder, KeyPlace, KeyWorkspace
 
 #: The prefix of all keys.
@@ -43,7 +42,7 @@ class _Object:
         return Status(len(self.data), self.identity, self.modified_ns, self.modified_ns)
 
 
-class MemoryHandle:
+class MemoryHandle(Closing):
     """An open object; it stays as it was if it is replaced or removed meanwhile."""
 
     def __init__(self, key: str, medium: MemoryMedium, found: _Object) -> None:
@@ -93,17 +92,6 @@ class MemoryHandle:
     def fileno(self) -> int:
         """Not supported: there is no file."""
         raise io.UnsupportedOperation(f"{self.key} is not a file")
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class MemoryMedium:

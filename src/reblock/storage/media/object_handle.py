@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from threading import Lock
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from reblock.errors import ChangedError
 from reblock.model.medium import Status
 from reblock.model.store import Flat
+from reblock.storage.media.handles import Closing
 from reblock.storage.media.requests import send
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PART_BYTES = 256 << 10
 
 
-class ObjectHandle:
+class ObjectHandle(Closing):
     """An object that is open for reading. If it is replaced meanwhile, reading it is a ChangedError."""
 
     def __init__(self, key: str, medium: ObjectMedium) -> None:
@@ -101,13 +101,5 @@ class ObjectHandle:
         raise io.UnsupportedOperation(f"{self.key} is not a file")
 
     def close(self) -> None:
-        """Drop a body that nobody wanted."""
+        """Drop a body that was not needed."""
         self._whole = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from reblock.model.medium import ReadHandle
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.object_url import parse_options, split_object
 from reblock.storage.media.requests import RequestError, send
+from reblock.storage.seekable import SeekableFile
 
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
@@ -115,39 +115,21 @@ def part_bytes(size: int) -> int:
     return max(PART_BYTES, -(-least // _BLOCK_BYTES) * _BLOCK_BYTES)
 
 
-class FilePart(io.RawIOBase):
+class FilePart(SeekableFile):
     """A part of a local file, as a file of its own."""
 
     def __init__(self, handle: ReadHandle, start: int, stop: int) -> None:
-        super().__init__()
-        self._handle, self._start, self._stop, self._position = handle, start, stop, 0
+        super().__init__(stop - start)
+        self._handle, self._start = handle, start
 
     def __len__(self) -> int:
-        return self._stop - self._start
-
-    def readable(self) -> bool:
-        """As for files."""
-        return True
-
-    def seekable(self) -> bool:
-        """As for files."""
-        return True
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self)}[whence]
-        self._position = start + offset
-        return self._position
+        return self.size
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with the next bytes."""
-        view = memoryview(buffer).cast("B")[: max(len(self) - self._position, 0)]
-        found = self._handle.read(view, self._start + self._position) if view else 0
-        self._position += found
+        view = memoryview(buffer).cast("B")[: max(self.size - self.position, 0)]
+        found = self._handle.read(view, self._start + self.position) if view else 0
+        self.position += found
         return found
 
     def checksum(self) -> bytes:

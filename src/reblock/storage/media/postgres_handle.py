@@ -6,14 +6,14 @@ import errno
 import io
 from collections.abc import Callable, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Any, LiteralString, Self
+from typing import Any, LiteralString
 
 from psycopg.types.numeric import Int4
 
 from reblock.errors import DiskError
 from reblock.model.medium import Status
 from reblock.model.store import Bytes, Flat
+from reblock.storage.media.handles import Closing
 from reblock.storage.media.postgres_connections import Connection, Row
 
 #: Most bytes of a row that are sent or received at once; libpq holds a few times as many for each connection.
@@ -46,22 +46,11 @@ stamp = nextval('reblock.stamps'), modified = clock_timestamp() WHERE key = %(ke
 Ask = Callable[[str, str, Callable[[Connection, str], Any]], Any]
 
 
-class _Handle:
+class _Handle(Closing):
     """What readers and writers have in common: nothing stays open."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class PostgresReader(_Handle):

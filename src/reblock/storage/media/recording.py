@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
-from reblock.model.medium import Medium, ReadHandle, Status, WriteHandle
+from reblock.model.medium import Medium, ReadHandle, WriteHandle
 from reblock.model.roots import Roots
-from reblock.model.store import Bytes, Flat, Store
+from reblock.model.store import Bytes, Store
+from reblock.storage.media.handles import Closing, WrappedReader
 from reblock.storage.media.local import LOCAL
 
 
@@ -86,43 +86,23 @@ class RecordingMedium:
         return opens, len(runs), sum(stop - start for start, stop in runs)
 
 
-class _RecordingReader:
+class _RecordingReader(WrappedReader):
     """A handle that records reads."""
 
     def __init__(self, handle: ReadHandle, opening: Opening) -> None:
-        self.key = handle.key
-        self._handle, self._opening = handle, opening
-
-    def size(self) -> int:
-        return self._handle.size()
-
-    def status(self) -> Status:
-        return self._handle.status()
+        super().__init__(handle)
+        self._opening = opening
 
     def read(self, view: memoryview, offset: int, *, once: bool = False) -> int:
         count = self._handle.read(view, offset, once=once)
         self._opening.ranges.append((offset, offset + count))
         return count
 
-    def read_run(self, staging: Flat, offset: int, size: int, *, once: bool = False) -> tuple[Flat, int]:
-        return staging[:size], self.read(staging[:size].data, offset, once=once)
-
     def fileno(self) -> int:
         raise io.UnsupportedOperation(f"{self.key}: reads from a descriptor cannot be recorded")
 
-    def close(self) -> None:
-        self._handle.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _RecordingWriter:
+class _RecordingWriter(Closing):
     """A handle that records writes."""
 
     def __init__(self, handle: WriteHandle, opening: Opening) -> None:
@@ -138,11 +118,3 @@ class _RecordingWriter:
 
     def close(self) -> None:
         self._handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -7,7 +7,6 @@ between. Sums of all members are checked when their end is passed for the first 
 
 from __future__ import annotations
 
-import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from reblock.errors import CorruptError, DiskError, FormatError, ReblockError
 from reblock.model.medium import Medium, ReadHandle
 from reblock.model.roots import Roots
 from reblock.storage.media.files import disk_errors
+from reblock.storage.seekable import SeekableFile
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: Bytes of the decoder's state at each point, about.
@@ -136,28 +136,14 @@ class Inflated:
             self._handle.close()
 
 
-class _Raw(io.RawIOBase):
+class _Raw(SeekableFile):
     """An object on a medium as a file of Python's, for indexed_gzip."""
 
     def __init__(self, handle: ReadHandle) -> None:
-        super().__init__()
-        self._handle, self._place, self._size = handle, 0, handle.size()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+        super().__init__(handle.size())
+        self._handle = handle
 
     def readinto(self, buffer: Any) -> int:
-        count = self._handle.read(memoryview(buffer).cast("B"), self._place)
-        self._place += count
+        count = self._handle.read(memoryview(buffer).cast("B"), self.position)
+        self.position += count
         return count
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(start + offset, 0)
-        return self._place
-
-    def tell(self) -> int:
-        return self._place

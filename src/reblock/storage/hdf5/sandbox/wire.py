@@ -13,7 +13,6 @@ A hostile file may have taken over the process, so its answers are checked like 
 from __future__ import annotations
 
 import base64
-import io
 import json
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ import numpy as np
 from reblock import errors
 from reblock.errors import CorruptError, DiskError, ReblockError
 from reblock.model.schema import element
+from reblock.storage.seekable import SeekableFile
 
 #: The longest line; the attributes of a dataset are most of it.
 _LINE_BYTES = 64 << 20
@@ -64,37 +64,19 @@ def receive(stream: Stream) -> dict[str, Any] | None:
     return message
 
 
-class SentFile(io.RawIOBase):
+class SentFile(SeekableFile):
     """A read-only file whose bytes the other side sends on request."""
 
     def __init__(self, stream: Stream, size: int) -> None:
-        super().__init__()
-        self._stream, self._size, self._position = stream, size, 0
-
-    def readable(self) -> bool:
-        """As for files."""
-        return True
-
-    def seekable(self) -> bool:
-        """As for files."""
-        return True
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
+        super().__init__(size)
+        self._stream = stream
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer; bytes after the end are zeros, as HDF5 expects."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view):
-            send(self._stream, {"need": [self._position, min(len(view) - done, MOST_NEEDED)]})
+            send(self._stream, {"need": [self.position, min(len(view) - done, MOST_NEEDED)]})
             message = receive(self._stream)
             if message is None:
                 raise EOFError
@@ -104,7 +86,7 @@ class SentFile(io.RawIOBase):
                 break
             view[done : done + len(data)] = data
             done += len(data)
-            self._position += len(data)
+            self.position += len(data)
         return len(view)
 
 
