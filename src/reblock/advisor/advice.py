@@ -142,8 +142,6 @@ class Advice:
     """Whether every chunk shape that can be the best was tried."""
     copies: tuple[CopyAdvice, ...] = ()
     """Several copies, each for some of the classes."""
-    copies_mean: Expense | None = None
-    """Cost of an average access on several copies."""
     conversion: Conversion | None = None
     """What it takes to convert; None where there is nothing to convert, or no memory for it."""
     command: str = ""
@@ -272,7 +270,6 @@ def consider(question: Question, subject: str) -> Advice:
         tuple(grid.prices()),
         found.exhaustive,
         copies,
-        None if mean is None else mean.mean,
         media=_media(question, best),
     )
 

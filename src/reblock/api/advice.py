@@ -255,7 +255,6 @@ def _by_default(advice: Advice, question: Question) -> Advice:
         order=tuple(range(len(advice.shape))),
         orders=(),
         copies=(),
-        copies_mean=None,
         notes=(
             f"no accesses were named: chunks have the proportions of the array and at most "
             f"{format_size(question.block_bytes)}; {option('access')} or {option('log')} does better",

@@ -27,8 +27,6 @@ from reblock.dask.sources import find_array
 from reblock.dask.switch import io
 from reblock.geometry.axis import Ints
 
-#: Programs that can run a job; `make` fills a new target with random numbers.
-ENGINES = ("make", "dask-1", "dask", "python", "buffers")
 #: Elements that are made at once.
 _MADE = 4 << 20
 
@@ -44,7 +42,7 @@ class Experiment:
     chunks: tuple[int, ...]
     """Shape of the chunks that dask works with."""
     engine: str
-    """One of ENGINES."""
+    """`dask-1`, `dask`, `python` or `buffers`; `make` fills a new target with random numbers."""
     threads: int = 2
     """Threads of dask."""
     memory: int | str = "1GiB"

@@ -52,11 +52,6 @@ class BufferMemory:
         with self._lock:
             self.used -= size
 
-    def reset(self) -> None:
-        """Start to look for the peak anew."""
-        with self._lock:
-            self.peak = self.used
-
 
 class _Lent(np.ndarray[Any, np.dtype[np.uint8]]):
     """The owner of lent memory: every array on it has it as its base."""

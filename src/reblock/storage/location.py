@@ -44,11 +44,6 @@ class Location:
         return cls(path, inner)
 
     @property
-    def is_url(self) -> bool:
-        """Whether the path is the URL of an object store."""
-        return "://" in self.path
-
-    @property
     def is_folder(self) -> bool:
         """Whether the path ends in a slash."""
         return self.path.endswith("/")

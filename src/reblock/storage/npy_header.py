@@ -43,8 +43,6 @@ class NpyHeader:
     """Whether the first axis is the fastest."""
     offset: int
     """Bytes before the first element."""
-    file_bytes: int
-    """Size of the file that was read."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -82,7 +80,7 @@ def read_header(path: str, roots: Roots | None = None, *, medium: Medium = LOCAL
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise FormatError(f"{path}: the .npy header is invalid: {reason}") from None
     checked = check_dtype(dtype, where=path)
-    return NpyHeader(check_shape(shape, where=path, itemsize=checked.itemsize), checked, fortran, offset, size)
+    return NpyHeader(check_shape(shape, where=path, itemsize=checked.itemsize), checked, fortran, offset)
 
 
 def write_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool, length: int = 0) -> bytes:

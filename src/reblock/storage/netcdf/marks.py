@@ -26,10 +26,7 @@ PHANTOM = "This is a netCDF dimension but not a netCDF variable."
 #: Prefix of a dataset whose variable has the name of a dimension, but is not its scale.
 NOT_A_SCALE = "_nc4_non_coord_"
 #: Attributes of the NetCDF library that are no attributes of its users.
-DIMENSION_NUMBER, COORDINATES, PROPERTIES, STRICT = (
-    *("_Netcdf4Dimid", "_Netcdf4Coordinates"),
-    *("_NCProperties", "_nc3_strict"),
-)
+DIMENSION_NUMBER, COORDINATES, PROPERTIES = "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class NiftiGzStore:
         """`spool` is given for a file that is being written."""
         self.path, self.location, self.schema, self.roots, self.medium = path, path, schema, roots, medium
         self.layout = compressed_layout(schema, layer_bytes)
-        self._offset, self._layer_bytes = offset, layer_bytes
+        self._offset = offset
         self._chain = Chain(schema.codec, schema.dtype)
         self._reset(spool)
 

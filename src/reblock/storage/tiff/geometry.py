@@ -78,11 +78,6 @@ class TiffPages:
         """Pixels in a row of a segment, and elements of a pixel."""
         return self.segment[1], self.samples
 
-    @property
-    def page_bytes(self) -> int:
-        """Raw bytes of a page in strips."""
-        return prod(self.size) * self.samples * self.schema.dtype.itemsize
-
     @cached_property
     def grid(self) -> Grid:
         """The grid of segments."""

@@ -13,10 +13,8 @@ import numpy.typing as npt
 from reblock.bench.peers.scripts.job import Lengths, PeerJob
 from reblock.bench.peers.scripts.measure import measure
 
-#: Formats of volumes: one file, and a folder with a file for each block.
-VOLUME, BLOCKS = "nifti", "niblocks"
-#: Names of the blocks.
-PATTERN = "b_{0}_{1}_{2}.nii"
+#: The format of a folder with a file for each block.
+BLOCKS = "niblocks"
 
 
 def run(job: PeerJob) -> dict[str, Any]:
