@@ -146,13 +146,13 @@ joined = _together(
         click.option(
             "--concat",
             metavar="AXIS",
-            help="SRC is a pattern of many files, such as 'era5_*.nc::t2m': their arrays follow each other along this "
+            help="SRC is a pattern of many files, such as 'era5_*.nc::t2m': their arrays are joined along this "
             "axis, in the order of its coordinate or else of their names.",
         ),
         click.option(
             "--stack",
             metavar="NAME",
-            help="SRC is a pattern of many files, such as 'slices/*.tif': their arrays follow each other along a new "
+            help="SRC is a pattern of many files, such as 'slices/*.tif': their arrays are stacked along a new "
             "first axis of this name.",
         ),
     ]
@@ -188,13 +188,13 @@ choosing = _together(
             "--include",
             metavar="GLOB",
             multiple=True,
-            help="Of a dataset, take only arrays and groups of such names; can be repeated.",
+            help="In a dataset, take only arrays and groups whose names match; can be repeated.",
         ),
         click.option(
             "--exclude",
             metavar="GLOB",
             multiple=True,
-            help="Of a dataset, leave out arrays and groups of such names; can be repeated.",
+            help="In a dataset, leave out arrays and groups whose names match; can be repeated.",
         ),
     ]
 )

@@ -38,7 +38,7 @@ from reblock.cli.output import emit
     multiple=True,
     shell_complete=files,
     metavar="FILE.csv",
-    help="A file with a sphere in each row, and its name if there is one more cell.",
+    help="A file with a sphere in each row; an extra cell is its name.",
 )
 @click.option(
     "--mask",
@@ -46,7 +46,7 @@ from reblock.cli.output import emit
     multiple=True,
     shell_complete=files,
     metavar="LABELS[=3,4]",
-    help="An array of labels with the shape of SRC, or of its first or last axes: each label, or those that are named, "
+    help="An array of labels with the shape of SRC, or of its first or last axes: each label, or each listed one, "
     "is a region; repeatable.",
 )
 @click.option(

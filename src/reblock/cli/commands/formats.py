@@ -13,7 +13,7 @@ from reblock.cli.output import emit
 def command(as_json: bool) -> None:
     """List all formats: endings, whether they can be written, and what they keep of an array.
 
-    It also says whether a target is continued after a kill, and which extra to install where a library is missing.
+    It also says whether a target continues after a kill, and which extra to install if a library is missing.
     """
     from reblock import api
     from reblock.render.formats import formats

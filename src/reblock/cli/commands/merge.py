@@ -41,7 +41,7 @@ def command(
     """Join the block files in the folder DIR into the array DST.
 
     A folder of `reblock split` needs no options. In other folders, names or headers must tell where the blocks belong;
-    missing and overlapping blocks are named.
+    messages name missing and overlapping blocks.
     """
     from reblock import api
 
