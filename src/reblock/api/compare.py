@@ -55,7 +55,7 @@ class Cast(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _VerifyOptions:
     """How two arrays are compared."""
 
     region: Ranges | None
@@ -133,7 +133,7 @@ def verify(
         (target, to_format, allow),
     ]
     cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
-    how = _Comparison(region, transpose, parse_memory(memory), allow, reader, cast, append_along, into_region)
+    how = _VerifyOptions(region, transpose, parse_memory(memory), allow, reader, cast, append_along, into_region)
     trees = None
     if include or exclude or not all(isinstance(end, str | os.PathLike) for end, _, _ in ends):
         trees = _trees_of(ends, require=bool(include or exclude))
@@ -165,7 +165,7 @@ def _trees_of(
 
 
 def _verify_arrays(
-    source: ArraySource, target: ArraySource, formats: tuple[str | None, str | None], how: _Comparison
+    source: ArraySource, target: ArraySource, formats: tuple[str | None, str | None], how: _VerifyOptions
 ) -> Verdict:
     sides = [(source, formats[0]), (target, formats[1])]
     # The stored digest, units and axis names are metadata, which our code reads for either reader.
@@ -199,7 +199,7 @@ def _verify_arrays(
 
 
 def _compared_part(
-    shape: Sequence[int], names: Sequence[str] | None, source_shape: Sequence[int], how: _Comparison
+    shape: Sequence[int], names: Sequence[str] | None, source_shape: Sequence[int], how: _VerifyOptions
 ) -> Box:
     """The part of the target that is compared with a source."""
     if how.append_along is None:
