@@ -113,7 +113,7 @@ def test_a_file_that_another_program_writes(source: Path, old: Path) -> None:
         reblock.repartition(source, f"{old}::new")
     with open(old, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(LockedError, match="another program writes it"):
+        with pytest.raises(LockedError, match="another program is writing it"):
             copy_file(str(old), str(old.parent / "copy"))
     assert not (old.parent / "copy").exists()
     _old_is_whole(old)
@@ -186,7 +186,7 @@ def test_netcdf_dimensions_of_another_length(ocean: Path) -> None:
     with pytest.raises(UsageError, match="dimension x has 8 elements there, and axis x of v has 20: add it to a group"):
         reblock.repartition(f"{source}::v", f"{ocean}::v")
     reblock.repartition(f"{source}::v", f"{ocean}::own/v")
-    with pytest.raises(UsageError, match="y is a dimension without a variable"):
+    with pytest.raises(UsageError, match="y is already a dimension without a variable"):
         reblock.repartition(f"{source}::v", f"{ocean}::y")
     with netCDF4.Dataset(ocean) as file:
         assert {name: len(one) for name, one in file["own"].dimensions.items()} == {"x": 20, "q": 15, "r": 8}
