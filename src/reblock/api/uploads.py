@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from reblock.api.devices import known_device
 from reblock.model import Format, Layout
@@ -10,7 +11,6 @@ from reblock.model.store import is_single_file
 from reblock.model.upload import Upload
 from reblock.model.workspace import Uploader
 from reblock.storage.location import Location
-from reblock.storage.media.object_upload import MAX_AT_ONCE, count_requests
 from reblock.storage.media.registry import medium_of
 from reblock.units import format_seconds, format_size
 
@@ -30,8 +30,10 @@ def foresee_upload(target: Location | None, format: Format | None, layouts: Sequ
     if target is None or building_place(target, format) == target or not layouts:
         return None
     size = sum(round(layout.nbytes * (layout.stored_part or 1.0)) for layout in layouts)
-    parts, requests = count_requests(target.path, size)
-    return Upload.on(known_device(target.path, layouts[0]), size, parts, requests, MAX_AT_ONCE)
+    # Only stores need it.
+    uploading = import_module("reblock.storage.media.object_upload")
+    parts, requests = uploading.count_requests(target.path, size)
+    return Upload.on(known_device(target.path, layouts[0]), size, parts, requests, uploading.MAX_AT_ONCE)
 
 
 def upload_notes(upload: Upload | None, *, done: bool = False) -> tuple[str, ...]:
