@@ -163,7 +163,7 @@ print(*sorted(set(sys.modules) & {{"dask", "distributed", "fsspec", "h5py", "num
 
 
 #: Codecs with a decoder in C; their adapters (`engine/native/NAME.c`) are the only files of the engine that know them.
-ADAPTERS = ("blosc", "zstd")
+ADAPTERS = ("blosc", "deflate", "zstd")
 
 
 def test_only_codecs_know_codecs() -> None:

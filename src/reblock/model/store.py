@@ -70,6 +70,9 @@ class Decoder(NamedTuple):
     not parts of an object."""
     lead_bytes: int = 0
     """Bytes that the adapter puts in front of a part to decode it."""
+    planes: int = 0
+    """Bytes of an element, if units decode to the first bytes of all elements, then their second bytes, and so on;
+    0 = elements are whole."""
 
 
 #: Reads bytes for an adapter that contain the positions of other bytes, such as a shard's index.

@@ -57,7 +57,7 @@ class Arguments:
         self.copy = ctypes.CFUNCTYPE(
             ctypes.c_int, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
         )(lambda _, start, length, to, size: 0 if length == size and ctypes.memmove(to, start, size) else 1)
-        self.decoder = DecoderStruct(ctypes.cast(self.copy, ctypes.c_void_p), None, 0, 0, native.address(self.code))
+        self.decoder = DecoderStruct(ctypes.cast(self.copy, ctypes.c_void_p), None, 0, 0, 0, native.address(self.code))
         self.decoded_bytes = 4
 
     def scatter(self) -> int:
@@ -187,6 +187,7 @@ def test_read(path: str, value: Any, given: Arguments) -> None:
         *ROW,
         *(("decoded_bytes", value) for value in (-1, 3)),
         *(("decoder.decode", None), ("decoder.context", None), ("most", -1)),
+        *(("decoder.planes", value) for value in (-1, 2, HUGE)),
     ],
 )
 def test_decode(path: str, value: Any, given: Arguments) -> None:

@@ -10,6 +10,7 @@ from reblock.engine.native.moves import (
     decoder,
     joined,
     look,
+    regroup,
     settle,
 )
 from reblock.engine.native.structs import HEAD, PROBLEMS, LookStruct, ResultStruct, WindowStruct
@@ -30,5 +31,6 @@ __all__ = [
     "library",
     "look",
     "reason",
+    "regroup",
     "settle",
 ]

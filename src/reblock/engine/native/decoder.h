@@ -25,9 +25,11 @@ typedef struct {
     DecodeUnit decode;
     FindPart find;                   /* NULL = rows say where units lie */
     int64_t table_bytes, lead_bytes; /* for `find` */
+    int64_t planes;                  /* bytes of an element whose bytes come in planes; 0 = elements come whole */
     const int64_t *context;
 } Decoder;
 
 #define MAX_LEAD_BYTES 64
+#define MAX_PLANES 64
 
 #endif

@@ -18,7 +18,7 @@ from reblock.engine.native.structs import (
 )
 
 #: Number of the interface; `moves.h` has the same. A library with another number is not called.
-ABI = 1
+ABI = 2
 #: Where the build puts the library.
 PATH = os.path.join(os.path.dirname(__file__), "libmoves.so")
 
@@ -32,6 +32,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         *(c_int64, _PASS, _WINDOW, _BATCH, c_int64, c_int, POINTER(DecoderStruct)),
         *(c_void_p, c_int64, _RESULT, c_void_p),
     ),
+    "reblock_regroup": (c_int, c_void_p, c_int64, c_int64, c_void_p),
     "reblock_write": (c_int, c_int64, c_void_p, c_char_p, c_int64, _RESULT),
     "reblock_look": (c_int, c_int64, c_char_p, c_int64, POINTER(LookStruct)),
     "reblock_settle": (c_int64, c_int64, c_char_p, c_void_p),

@@ -4,6 +4,7 @@
  *   reading.c   reblock_read      raw pieces of files → write boxes; several reads in one call by together.h
  *   units.c     reblock_fetch     stored bytes of an encoded unit → memory
  *               reblock_decode    encoded units of files → a codec's decoder (decoder.h) → write boxes
+ *   planes.c    reblock_regroup   planes of bytes → elements
  *   looking.c   reblock_look      size and times of the files of a source, added up
  *   writing.c   reblock_write     complete write boxes → files
  *               reblock_settle    size and times of files that are durable
@@ -36,7 +37,7 @@
 #include <unistd.h>
 
 /* Raised by every change of an exported function or of a structure below; `native/loading.py` has the same number. */
-#define REBLOCK_ABI 1
+#define REBLOCK_ABI 2
 
 #ifndef O_DIRECT
 #define O_DIRECT 0
@@ -143,6 +144,9 @@ HIDDEN int64_t scatter(const Pass *pass, const Window *window, const Block *bloc
 /* Scatter the elements of a row, one after the other, or the fill for all of them; nonzero if sizes do not fit. */
 HIDDEN int deliver(const Pass *pass, const Window *window, const Row *row, const char *from, Result *result,
                    int64_t *completed);
+/* planes.c: the same for elements whose bytes come in planes. */
+HIDDEN int deliver_planes(const Pass *pass, const Window *window, const Row *row, const char *planes, Result *result,
+                          int64_t *completed);
 
 /* files.c */
 HIDDEN int open_source(const Pass *pass, const char *path, int64_t longest, int *direct);

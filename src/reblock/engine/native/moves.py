@@ -104,8 +104,14 @@ def decoder(given: Decoder | None) -> DecoderStruct | None:
     context = np.array(given.context, np.int64)
     made = DecoderStruct(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
     made.table_bytes, made.lead_bytes, made.context = given.table_bytes, given.lead_bytes, address(context)
+    made.planes = given.planes
     made.kept = context  # alive as long as the structure that points to it
     return made
+
+
+def regroup(planes: Flat, width: int, out: Flat) -> None:
+    """The elements of `width` bytes whose first bytes come first, then their second bytes, and so on."""
+    _accepted(_functions().reblock_regroup(address(planes), planes.size // width, width, address(out)), "regroup")
 
 
 def component(dtype: np.dtype[Any]) -> int:

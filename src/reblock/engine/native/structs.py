@@ -88,5 +88,5 @@ class DecoderStruct(Structure):
 
     _fields_ = (
         *(("decode", c_void_p), ("find", c_void_p)),
-        *(("table_bytes", c_int64), ("lead_bytes", c_int64), ("context", c_void_p)),
+        *(("table_bytes", c_int64), ("lead_bytes", c_int64), ("planes", c_int64), ("context", c_void_p)),
     )

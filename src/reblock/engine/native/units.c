@@ -74,8 +74,9 @@ int64_t reblock_fetch(const Pass *pass, const Batch *batch, int64_t most, int di
     return fetch(pass, batch, (const Row *)batch->rows, most, direct, start);
 }
 
-static int decoder_is_sound(const Decoder *decoder, int64_t decoded_bytes) {
+static int decoder_is_sound(const Decoder *decoder, int64_t decoded_bytes, int64_t itemsize) {
     if (!decoder || !decoder->decode || !decoder->context) return 0;
+    if (decoder->planes && (decoder->planes != itemsize || itemsize > MAX_PLANES)) return 0;
     if (!decoder->find) return 1;
     return decoder->table_bytes > 0 && decoder->table_bytes <= decoded_bytes && decoder->lead_bytes >= 0 &&
            decoder->lead_bytes <= MAX_LEAD_BYTES;
@@ -87,7 +88,7 @@ int64_t reblock_decode(const Pass *pass, const Window *window, const Batch *batc
                        const Decoder *decoder, char *decoded, int64_t decoded_bytes, Result *result, int64_t *odd) {
     if (!result) return -1;
     if (!pass_is_sound(pass) || !batch_is_sound(pass, batch, result) || !decoded || !odd || most < 0 ||
-        !window_is_sound(pass, window, batch->completed_count) || !decoder_is_sound(decoder, decoded_bytes))
+        !window_is_sound(pass, window, batch->completed_count) || !decoder_is_sound(decoder, decoded_bytes, pass->itemsize))
         return refuse(result);
     int64_t found = 0;
     for (; result->row < batch->count; result->row++) {
@@ -101,8 +102,13 @@ int64_t reblock_decode(const Pass *pass, const Window *window, const Batch *batc
         int done = length >= 0 && !decoder->decode(decoder->context, batch->staging + start, length, decoded, size);
         result->decode_ns += worked_ns() - began;
         result->bytes += size;
-        if (!done) odd[found++] = result->row;
-        else if (deliver(pass, window, row, decoded, result, batch->completed)) return refuse(result);
+        if (!done) {
+            odd[found++] = result->row;
+            continue;
+        }
+        int wrong = decoder->planes ? deliver_planes(pass, window, row, decoded, result, batch->completed)
+                                    : deliver(pass, window, row, decoded, result, batch->completed);
+        if (wrong) return refuse(result);
     }
     return found;
 }

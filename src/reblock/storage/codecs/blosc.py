@@ -26,6 +26,8 @@ _CNAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _MIB, _ZSTD_MIB = 4, (2, 3, 4, 5, 5, 12, 12, 12, 27)
 #: The most bytes that Blosc adds to a block: its start, and the lengths of at most 16 streams.
 _ADDED_BYTES = 4 + 4 * 16
+#: All that it adds is at most this share of a unit, unless its blocks are unusually small.
+_ADDED_SHARE = 64
 
 
 # ---------------------------------------------------------------- settings
@@ -138,7 +140,8 @@ def _compress_in_place(
     if not settings.clevel or size < 2 * STEP_BYTES or room.size >= 1 << 31:
         return None
     # The size of a block does not depend on their number, if there are several.
-    first = _frame(functions, data[:STEP_BYTES], scratch("group", 2 * STEP_BYTES), settings)
+    out = scratch("group", 2 * STEP_BYTES + size // _ADDED_SHARE)
+    first = _frame(functions, data[:STEP_BYTES], out, settings)
     like = read_header(first[:HEADER_BYTES].tobytes(), first.size)
     block = like.block_bytes
     blocks = -(-size // block)
@@ -147,11 +150,14 @@ def _compress_in_place(
         return None
     group, starts, end = STEP_BYTES // block * block, np.empty(blocks, "<u4"), HEADER_BYTES + 4 * blocks
     # The rest that is not a whole group joins the last one.
+    # The frame that has shown the size of blocks is that of the first group, unless it has to move.
+    known = group == STEP_BYTES and out.size >= 2 * STEP_BYTES + added
     behind, out = Behind(room, 2 * STEP_BYTES + added, scratch), scratch("group", 2 * STEP_BYTES + added)
     behind.add(end, 0)
     for start in range(0, size // group * group, group):
         stop = size if size - start < 2 * group else start + group
-        made = _frame(functions, data[start:stop], out, settings)
+        is_first = known and not start and stop == group
+        made = first if is_first else _frame(functions, data[start:stop], out, settings)
         one, many = start // block, -(-(stop - start) // block)
         head = HEADER_BYTES + 4 * many
         starts[one : one + many] = made[HEADER_BYTES:head].view("<u4") + (end - head)
@@ -173,7 +179,7 @@ def _in_place(stage: Stage, unit_bytes: int, *, first: bool) -> int | None:
     if stage.get("level", 0) < 1 or stage.get("blocksize", 0) or unit_bytes >= 1 << 30:
         return None
     # Two groups of blocks twice, and incompressible bytes that wait.
-    return 4 * STEP_BYTES + unit_bytes // 64
+    return 4 * STEP_BYTES + unit_bytes // _ADDED_SHARE
 
 
 def _encoding_state(stage: Stage, unit_bytes: int, *, in_place: bool) -> int:  # noqa: ARG001 - the same

@@ -13,7 +13,7 @@ import numpy as np
 from reblock.model.codec import Stage
 from reblock.model.store import Flat
 from reblock.storage.codecs.registration import DecodeJob, EncodeJob, RegisteredCodec, Role, bound, integer, one_of
-from reblock.storage.codecs.zlib_streams import Container, compress, decompress
+from reblock.storage.codecs.zlib_streams import Container, compress, decoder, decompress
 
 #: Input and output of streaming decoders are cut into pieces of this size, to avoid a second copy.
 _PIECE_BYTES = 1 << 18
@@ -84,6 +84,7 @@ GZIP = RegisteredCodec(
     rules={"level": integer(-1, 9)},
     size=bound,
     in_place=_copied,
+    decoder=lambda: decoder(Container.GZIP),
     defaults={"level": 1},
 )
 ZLIB = RegisteredCodec(
@@ -94,6 +95,7 @@ ZLIB = RegisteredCodec(
     rules={"level": integer(-1, 9)},
     size=bound,
     in_place=_copied,
+    decoder=lambda: decoder(Container.ZLIB),
     defaults={"level": 1},
 )
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from reblock.model.store import Flat, Scratch, fresh
-from reblock.storage.codecs.compiled import library, memory
+from reblock.model.store import Decoder, Flat, Scratch, fresh
+from reblock.storage.codecs.compiled import address, library, memory
 from reblock.storage.codecs.in_place import moved
 
+_MODULE = "deflate._deflate"
 #: libdeflate's level for each of zlib's: the fastest whose output is at most a few per cent larger.
 _LEVELS = (0, 4, 4, 4, 4, 6, 7, 8, 9, 9)
 #: Bytes that are examined and stored together: at most 65535, and whole words.
@@ -50,7 +51,7 @@ class Container(Enum):
 
 def _library() -> Any:
     """Libdeflate's functions; None if they are not available."""
-    return library("deflate._deflate")
+    return library(_MODULE)
 
 
 # -------------------------------------------------------------------- encoding
@@ -180,3 +181,15 @@ def decompress(data: Flat, out: Flat, container: Container) -> bool:
     finally:
         functions.libdeflate_free_decompressor(machine)
     return not wrong and (taken.value, made.value) == (data.size, out.size)
+
+
+@cache
+def decoder(container: Container, planes: int = 0, *, checked: bool = False) -> Decoder | None:
+    """The decoder of streams in C; None if libdeflate is not available.
+
+    `planes` are those of the elements inside; `checked` streams have their fletcher32 checksum behind them.
+    """
+    names = ("alloc_decompressor", f"{container.value[0]}_decompress_ex", "free_decompressor")
+    found = [address(_MODULE, f"libdeflate_{name}") for name in names]
+    context = tuple(one for one in found if one is not None)
+    return Decoder("deflate", (*context, int(checked)), planes=planes) if len(context) == len(names) else None

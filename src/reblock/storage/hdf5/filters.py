@@ -11,11 +11,11 @@ import numpy as np
 
 from reblock.errors import CorruptError, FormatError
 from reblock.model.codec import Codec, Stage
-from reblock.model.store import Bytes, Flat, Scratch, fresh
+from reblock.model.store import Bytes, Decoder, Flat, Scratch, fresh
 from reblock.storage.codecs.checksums import SUM_BYTES, fletcher32
 from reblock.storage.codecs.in_place import append, by_turns
 from reblock.storage.codecs.shuffle import shuffle, unshuffle
-from reblock.storage.codecs.zlib_streams import Container, compress, decompress
+from reblock.storage.codecs.zlib_streams import Container, compress, decoder, decompress
 from reblock.storage.hdf5.file import library
 from reblock.storage.hdf5.plugins import INSTALL, PLUGINS, stage_name
 
@@ -69,6 +69,16 @@ def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
 def is_ours(pipeline: Pipeline) -> bool:
     """Whether we can apply all filters of a pipeline."""
     return all(one.code in _OURS for one in pipeline)
+
+
+def decoder_of(pipeline: Pipeline, itemsize: int) -> Decoder | None:
+    """The decoder in C of chunks that skipped no filter: deflate, maybe with shuffle before and fletcher32 after it."""
+    codes = [one.code for one in pipeline]
+    checked = codes[-1:] == [FLETCHER32]
+    *before, last = codes[: len(codes) - checked] or [0]
+    if last != DEFLATE or before not in ([], [SHUFFLE]) or (before and pipeline[0].value != itemsize):
+        return None
+    return decoder(Container.ZLIB, itemsize if before and itemsize > 1 else 0, checked=checked)
 
 
 def name_encoding(pipeline: Pipeline) -> str:

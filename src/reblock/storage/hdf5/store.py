@@ -18,11 +18,11 @@ from reblock.model.layout import Layout
 from reblock.model.medium import Medium
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
-from reblock.model.store import Bytes, Extent, Flat, Index, Read, Scratch, TransferMode, fresh
+from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Read, Scratch, TransferMode, fresh
 from reblock.storage.codecs.coding import coding
 from reblock.storage.hdf5.check import find_disagreement
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve
-from reblock.storage.hdf5.filters import decode, encode, is_ours, library_note, name_encoding
+from reblock.storage.hdf5.filters import decode, decoder_of, encode, is_ours, library_note, name_encoding
 from reblock.storage.hdf5.fingerprint import remove_fingerprint
 from reblock.storage.hdf5.foreign import Foreign, reader_of
 from reblock.storage.hdf5.index import ChunkIndex, Place, ask_index, read_index
@@ -38,7 +38,7 @@ _FLEETING = ("_lock", "_file", "_foreign", "_checkpoint_file", "_dataset", "_pro
 class Hdf5Store:
     """One dataset of an HDF5 file."""
 
-    format, decoder = "hdf5", None
+    format = "hdf5"
 
     def __init__(
         self,
@@ -109,6 +109,11 @@ class Hdf5Store:
     def encoding(self) -> str:
         """The filters, if we apply them."""
         return name_encoding(self.stored.pipeline) if self.reads is TransferMode.EXTENT else ""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """Undoes the filters in C, for chunks that skipped none."""
+        return decoder_of(self.stored.pipeline, self.layout.itemsize)
 
     @property
     def described_by(self) -> Sequence[str]:

@@ -93,7 +93,9 @@ class EncodedUnits:
         table = np.ascontiguousarray(rows.table[chosen])
         memory, most = self._room(rows.files, chosen.tolist(), scratch)
         for row, at in enumerate(chosen.tolist()):
-            if not self._allows(rows.files.names[at]):
+            # Only Python skips filters.
+            extent = rows.files.extents[at] if rows.files.extents else None
+            if not self._allows(rows.files.names[at]) or (extent is not None and extent.mask):
                 table[row, 1] = len(rows.files.paths) - 1  # a name that no file has
         odd = self._moves.decode(
             *(window.native, table, rows.files.paths, decoder),
