@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from reblock.engine.memory.budget import SpareMemory
 from reblock.engine.source_state import SourceState
 from reblock.model import Ledger
 
@@ -29,6 +30,8 @@ class Watch:
     """Whether to take digest sums."""
     source: SourceState | None = None
     """State of the source's files at the start of the run."""
+    spare: SpareMemory | None = None
+    """Memory that passes leave to each other; None = each takes its own."""
 
     def tell(self, number: int, arrived: int, written: int) -> None:
         """Report elements of a pass that have arrived, or were written."""

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from reblock.engine.memory.budget import MemoryBudget, Stopped, slabs
+from reblock.engine.memory.budget import MemoryBudget, SpareMemory, Stopped, slabs
 from reblock.errors import Refused
 from reblock.model.medium import PAGE_BYTES
 
@@ -34,6 +34,44 @@ def test_spare_memory_of_another_size_makes_room() -> None:
     buffers.give(buffers.take([60]))
     assert len(buffers.take([70, 30])) == 2
     assert buffers.peak == 100
+
+
+def test_the_next_budget_uses_what_the_last_one_leaves() -> None:
+    left = SpareMemory()
+    first = MemoryBudget(100, others=left)
+    taken = first.take([40, 40])
+    first.give(taken)
+    first.close()
+    second = MemoryBudget(90, others=left)
+    assert second.peak == 80
+    assert {id(memory) for memory in second.take([40, 40])} == {id(memory) for memory in taken}
+    assert (second.take([20]), second.peak) == ([], 80)
+
+
+def test_only_fitting_memory_is_handed_on() -> None:
+    left = SpareMemory()
+    first = MemoryBudget(100, others=left)
+    first.give(first.take([40, 40, 20]))
+    first.close()
+    second = MemoryBudget(50, others=left)
+    assert second.peak <= 50
+    assert [memory.flat.size for memory in second.take([30, 20])] == [30, 20]
+    assert second.peak == 50
+    second.give(second.take([]))
+    second.close()
+    # Buffers of another codec have other room after them.
+    assert MemoryBudget(100, lambda size: size + 8, others=left).peak == 0
+
+
+def test_memory_that_is_handed_on_makes_room() -> None:
+    left = SpareMemory()
+    first = MemoryBudget(100, others=left)
+    first.give(first.take([60]))
+    first.close()
+    second = MemoryBudget(100, others=left)
+    assert len(second.take([70, 30])) == 2
+    assert second.peak == 100
+    left.clear()
 
 
 def test_waiting_ends_when_there_is_room_for_one() -> None:

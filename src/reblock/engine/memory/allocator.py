@@ -18,7 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
-from reblock.engine.memory.budget import MemoryBudget, slabs
+from reblock.engine.memory.budget import MemoryBudget, SpareMemory, slabs
 from reblock.engine.pipeline.boxes import Buffer
 from reblock.engine.pipeline.scatter import Scatter, Window
 from reblock.engine.pipeline.writers.target import TargetWriter
@@ -34,10 +34,17 @@ MAX_BOXES = 1 << 13
 class BufferAllocator:
     """Allocates whole write boxes."""
 
-    def __init__(self, limit: int, scatter: Scatter, target: TargetWriter, finished: Collection[int]) -> None:
-        """Boxes in `finished` were written by an earlier run, and get no memory."""
+    def __init__(
+        self,
+        limit: int,
+        scatter: Scatter,
+        target: TargetWriter,
+        finished: Collection[int],
+        spare: SpareMemory | None = None,
+    ) -> None:
+        """Boxes in `finished` were written by an earlier run, and get no memory. `spare` is that of an earlier pass."""
         self._with_room = partial(with_room, target=target.store.layout)
-        self.budget = MemoryBudget(limit, self._with_room)
+        self.budget = MemoryBudget(limit, self._with_room, spare)
         """The budget that memory is counted against."""
         self.open: dict[int, Buffer] = {}
         """Write boxes that have memory, by number."""
@@ -136,9 +143,15 @@ class SlabAllocator(BufferAllocator):
 
 
 def make_allocator(
-    how: Execution, scatter: Scatter, target: TargetWriter, finished: Collection[int]
+    how: Execution,
+    scatter: Scatter,
+    target: TargetWriter,
+    finished: Collection[int],
+    spare: SpareMemory | None = None,
 ) -> BufferAllocator:
-    """The allocator of a pass: of whole boxes, or of slabs of them."""
+    """The allocator of a pass: of whole boxes, which may use spare memory, or of slabs of them."""
     if how.slab_axes:
+        if spare is not None:
+            spare.clear()
         return SlabAllocator(how.buffer_bytes, scatter, target, finished, how.slab_axes)
-    return BufferAllocator(how.buffer_bytes, scatter, target, finished)
+    return BufferAllocator(how.buffer_bytes, scatter, target, finished, spare)

@@ -50,6 +50,33 @@ class Memory:
         self.slabs = (self.slabs or 0) + size
 
 
+class SpareMemory:
+    """Buffers that one pass leaves to the next, because touching memory for the first time takes time."""
+
+    def __init__(self) -> None:
+        self._left: list[Memory] = []
+
+    def leave(self, memories: Sequence[Memory]) -> None:
+        """Leave buffers that nothing uses."""
+        self._left.extend(memories)
+
+    def take(self, limit: int, with_room: Callable[[int], int]) -> list[Memory]:
+        """The buffers that a budget can use: of the room that its own have, and no more than its limit."""
+        taken: list[Memory] = []
+        for memory in self._left:
+            if memory.room.size <= limit and memory.room.size == with_room(memory.flat.size):
+                limit -= memory.room.size
+                taken.append(memory)
+            else:
+                memory.release()
+        self._left.clear()
+        return taken
+
+    def clear(self) -> None:
+        """Return all buffers to the system."""
+        self.take(0, lambda size: size)
+
+
 class MemoryBudget:
     """A byte-counted budget of write buffers.
 
@@ -58,8 +85,13 @@ class MemoryBudget:
     the system provides a page only then, and gets it back as soon as the buffer is returned.
     """
 
-    def __init__(self, limit: int, with_room: Callable[[int], int] = lambda size: size) -> None:
-        """`with_room` returns the bytes that a buffer of a size takes including its spare room."""
+    def __init__(
+        self, limit: int, with_room: Callable[[int], int] = lambda size: size, others: SpareMemory | None = None
+    ) -> None:
+        """`with_room` returns the bytes that a buffer of a size takes including its spare room.
+
+        `others` are buffers of an earlier budget, and get those of this one.
+        """
         self.limit = limit
         self._with_room = with_room
         self.peak = 0
@@ -71,6 +103,11 @@ class MemoryBudget:
         self._arena = Arena(min(_ARENA_BYTES, limit))
         self._changed = Condition()
         self._stopped = False
+        self._others = others
+        for memory in others.take(limit, with_room) if others is not None else ():
+            self._spare_bytes += memory.room.size
+            self._spare.setdefault(memory.flat.size, []).append(memory)
+        self.peak = self._spare_bytes
 
     def take(self, sizes: Sequence[int], *, wait: bool = False) -> list[Memory]:
         """Buffers of the first of these sizes, as many as fit now; with `wait`, at least one."""
@@ -144,7 +181,9 @@ class MemoryBudget:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Return all buffers to the system."""
+        """Leave the buffers that came back to the next budget, or return them to the system."""
+        if self._others is not None:
+            self._others.leave([memory for some in self._spare.values() for memory in some])
         self._spare.clear()
         self._spare_bytes = 0
         self.idle = lambda: False

@@ -72,7 +72,7 @@ def _execute(
     verbatim = is_verbatim(sweep, view, store)
     scatter = Scatter(boxes, fill, moves, digest=watch.digest, verbatim=verbatim, checked=view.checked)
     target = TargetWriter(store, boxes, moves)
-    allocator = make_allocator(how, scatter, target, finished)
+    allocator = make_allocator(how, scatter, target, finished, watch.spare)
     tally = Tally(watch, number, len(finished))
     stop = Stop(watch.cancelled, allocator.budget.stop)
     allocator.budget.idle = lambda: not stop() and tally.idle
