@@ -14,7 +14,8 @@ a second sync succeeds, so every later call fails with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -98,6 +99,7 @@ class GroupCommit:
         self._waiting: dict[int, list[Finished]] = {}
         # Of the boxes that are not durable yet, including those in a commit.
         self._boxes = self._bytes = 0
+        self._each: Counter[int] = Counter()
         self._since = 0.0
         self._urgent = self._closed = False
         self._error: BaseException | None = None
@@ -151,6 +153,7 @@ class GroupCommit:
                 self._since = monotonic()
             self._waiting.setdefault(sweep, []).extend(boxes)
             self._boxes += len(boxes)
+            self._each[sweep] += len(boxes)
             self._bytes += sum(box.bytes for box in boxes)
             self._totals[sweep] = Sums.of([self._totals.get(sweep, Sums()), *(box.sums for box in boxes)])
             # The thread sleeps until the first box arrives, and then until that box is old enough.
@@ -182,18 +185,22 @@ class GroupCommit:
             total = Sums(*sums.sum(axis=0, dtype=np.uint64).tolist())
             self._totals[sweep] = self._totals.get(sweep, Sums()) + total
 
-    def flush(self) -> None:
-        """Make everything durable that has been recorded so far."""
+    def flush(self, sweeps: Collection[int] | None = None) -> None:
+        """Make everything durable that has been recorded so far, or all boxes of some passes, which end with these."""
         with self._state:
             self._urgent = bool(self._waiting)
             self._state.notify_all()
-            while self._error is None and self._boxes:
+            while self._error is None and self._left(sweeps):
                 self._state.wait()
             self._raise()
 
-    def note(self, **line: object) -> None:
-        """Add a line of another kind, after everything that was recorded before."""
-        self.flush()
+    def _left(self, sweeps: Collection[int] | None) -> int:
+        """Boxes of some passes, or of all, that are not durable yet."""
+        return self._boxes if sweeps is None else sum(self._each[sweep] for sweep in sweeps)
+
+    def note(self, after: Collection[int] | None = None, /, **line: object) -> None:
+        """Add a line of another kind, after everything that was recorded before of some passes, or of all."""
+        self.flush(after)
         with self._writing:
             self._journal.append(line)
 
@@ -203,7 +210,7 @@ class GroupCommit:
 
     def release(self, sweep: int) -> None:
         """Forget the destination of a pass whose array is finished."""
-        self.flush()
+        self.flush([sweep])
         self._sides.pop(sweep, None)
         self._listeners.pop(sweep, None)
 
@@ -233,6 +240,7 @@ class GroupCommit:
                 return
             with self._state:
                 self._boxes -= sum(map(len, group.values()))
+                self._each.subtract({sweep: len(boxes) for sweep, boxes in group.items()})
                 self._bytes -= sum(box.bytes for boxes in group.values() for box in boxes)
                 self._state.notify_all()
 

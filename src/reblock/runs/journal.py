@@ -150,11 +150,12 @@ class Journal:
     def _counting(self) -> dict[int, list[int]]:
         """Lines of groups by pass, without those that were dropped later."""
         forgotten: dict[int, int] = {}
-        for place, line in self._notes:
+        # Copies, because another thread may append meanwhile.
+        for place, line in list(self._notes):
             forgotten.update(dict.fromkeys(line.get("forget", ()), place))
         found = {
             number: [place for place in places if place > forgotten.get(number, -1)]
-            for number, places in self._groups.items()
+            for number, places in list(self._groups.items())
         }
         return {number: places for number, places in found.items() if places}
 

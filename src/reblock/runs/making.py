@@ -3,7 +3,7 @@
 ::
 
     journal names finished boxes?   no: create the array, or the tree with all its arrays     yes: reopen
-    each array                      trust what is finished → execute the rest → commit → line "done"
+    each array                      trust what is finished → execute the rest → commit → line "done" (`settling`)
     each table                      copy rows → line "done"
     the whole                       is every source still the same? → commit the tree → line "complete" → publish
 
@@ -13,10 +13,8 @@ One array is the case of one array: it has no tables and no tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 from reblock.engine import Crew, Measured, Watch, digest, execute_plan, native
@@ -35,10 +33,9 @@ from reblock.errors import (
     option,
 )
 from reblock.model import Format, Record, Store, TreeFormat
-from reblock.model.store import AddingFormat
+from reblock.model.store import AddingFormat, is_single_file
 from reblock.runs.abroad import Abroad
 from reblock.runs.adding import check_stamp
-from reblock.runs.cancelling import interruptions
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
@@ -47,6 +44,7 @@ from reblock.runs.journal import Journal, JournalPart
 from reblock.runs.meter import Meter
 from reblock.runs.resume import find_finished, trust_scratch
 from reblock.runs.scratch import KeptScratch
+from reblock.runs.settling import Settling
 from reblock.runs.sources import Sources
 from reblock.runs.staging import Staging
 from reblock.runs.tables import copy_table
@@ -122,7 +120,7 @@ class Making:
             settle=native.settle if native.library() else None,
         )
         self._disks = DiskWorkspaces(self.target.path, listed_folders(journal.header), begun=bool(journal.begun()))
-        with self._kept(ledger), interruptions(self.cancelled), self._disk_errors():
+        with self._kept(ledger), self._disk_errors():
             with self._disks, ledger:
                 self.format = self._disks.format(self.format)
                 try:
@@ -151,11 +149,13 @@ class Making:
             if work.name in done and len(part.finished(work.last)) == work.plan.passes[work.last].writes.count:
                 work.take_over(done[work.name])
                 self._tell(work, [1.0] * len(work.plan.passes))
-        for work in self.works:
-            if not work.measured:
-                self.current = work
-                with self._scratch_of(work, ledger) as scratch:
-                    self._execute(work, journal, ledger, scratch)
+        with Settling(ledger, self._record, self.cancelled, digest=self.digest) as settling:
+            for work in self.works:
+                if not work.measured:
+                    self.current = work
+                    with self._scratch_of(work, ledger) as scratch:
+                        self._execute(work, journal, ledger, scratch, settling)
+            settling.wait()
         self._close()
         if self._failed:
             self.notes.append(f"{self._failed} write boxes had changed since they were finished, and were done again")
@@ -262,36 +262,29 @@ class Making:
             finally:
                 self._between = None
 
-    def _execute(self, work: Work, journal: Journal, ledger: GroupCommit, scratch: KeptScratch) -> None:
+    def _is_apart(self, work: Work) -> bool:
+        """Whether other arrays can be written while this one settles: it shares no file with them, and no scratch."""
+        return self.dataset is not None and not is_single_file(self.format) and not self.crew and not work.plan.scratch
+
+    def _execute(
+        self, work: Work, journal: Journal, ledger: GroupCommit, scratch: KeptScratch, settling: Settling
+    ) -> None:
         mine, part = journal.part(work.first, work.last + 1), ledger.part(work.first)
-        source, began = self.sources.each[work.name], journal.header["sources"][work.name]
-        store, sweep = self._open(work), work.plan.passes[work.last]
+        source, store, sweep = self.sources.each[work.name], self._open(work), work.plan.passes[work.last]
         part.watch(work.last, destination_of(store, sweep, self.staging.workspace.reach, self._disks.roots))
         self._failed += trust_scratch(work.plan, mine, scratch, part, self.cancelled)
         work.resumed = sum(len(part.finished(number)) for number in range(work.last + 1))
         self._tell(work, work.finished_parts(part))
         progress = None if self.meter is None else self.meter.of_array(work.first)
-        watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state)
+        watch = Watch(progress, self.cancelled, part, digest=self.digest, source=source.state, spare=settling.spare)
         try:
-            work.measured = self._carry_out(work, store, scratch, watch, mine, ledger)
+            with settling.budget:
+                work.measured = self._carry_out(work, store, scratch, watch, mine, ledger)
         except MisfitError as error:
             raise misfit_in_source(error, work.source) from None
-        started = perf_counter()
-        with ThreadPoolExecutor(1, "reblock-last-look") as aside:
-            # All reads are done. The last writes become durable meanwhile.
-            now = aside.submit(source.look_again, began)
-            ledger.flush()
-        # A pass ends when its output is durable.
-        work.measured[-1].seconds += perf_counter() - started
-        memory = work.plan.memory_bytes
-        work.notes += source.settle(now.result(), began, mine, sweep, work.last, store.layout, memory, self.cancelled)
-        if self.digest:
-            work.sums = digest.text(part.total(work.last), store.layout.dtype, store.layout.shape)
-        store.commit(self._record(work))
         self._opened = None
-        ledger.note(done=work.name, digest=work.sums)
-        for number in range(work.last + 1):
-            ledger.release(work.first + number)
+        settle = settling.begin if self._is_apart(work) else settling.settle
+        settle(work, store, source, mine)
 
     def _carry_out(
         self,

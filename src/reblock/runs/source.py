@@ -82,6 +82,10 @@ class Source:
         """The files' state after all reads; files touched since the run began, with these `times`, are suspect."""
         return self.state.again(began["newest_ns"])
 
+    def is_suspect(self, now: SourceSnapshot, began: Mapping[str, Any]) -> bool:
+        """Whether `settle` has to read elements again: the same files, but other times."""
+        return now.firm == self.state.start.firm and f"{now.full:016x}" != began["sum"]
+
     def settle(
         self,
         now: SourceSnapshot,

@@ -25,9 +25,9 @@ def source(tmp_path: Path) -> Path:
 def test_a_run_lasts_until_all_is_on_the_medium(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flush = GroupCommit.flush
 
-    def slow(self: GroupCommit) -> None:
+    def slow(self: GroupCommit, *arguments: Any) -> None:
         time.sleep(PAUSE)
-        flush(self)
+        flush(self, *arguments)
 
     monkeypatch.setattr(GroupCommit, "flush", slow)
     report = reblock.repartition(source, source.with_suffix(".zarr"), chunks=(32, 32, 32), device="nvme")
