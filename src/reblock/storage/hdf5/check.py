@@ -39,7 +39,7 @@ _SHARE, _LITTLE_BYTES = 64, 1 << 20
 #: The most chunks that are compared; four times as many if they are alike.
 _MANY = 12
 #: The longest chunk that is decoded, and the longest of which more than one is decoded.
-_DECODED_BYTES, _SHORT_BYTES = 8 << 20, 1 << 20
+_DECODED_BYTES, _SHORT_BYTES = 8 << 20, 128 << 10
 
 
 class Library(Protocol):

@@ -18,7 +18,7 @@ from reblock.errors import CorruptError, FormatError, StorageError, UsageError
 from reblock.model.codec import Codec
 from reblock.model.dataset import Dimension, GroupSchema, Tree, TreeStore
 from reblock.model.layout import Layout
-from reblock.model.medium import Medium
+from reblock.model.medium import Medium, Status
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.model.store import ChunkLimits, Store
@@ -64,6 +64,8 @@ class NetcdfTree:
     """Other folders in which elements may be."""
     medium: Medium = LOCAL
     """The medium of the file."""
+    status: Status | None = None
+    """What the file looked like before it was surveyed."""
 
     @property
     def format(self) -> str:
@@ -92,12 +94,18 @@ class NetcdfTree:
     def array(self, name: str) -> Store:
         if name not in self.tree.arrays:
             raise UsageError(f"{self.location}: there is no array {show(name)} that can be cut")
-        store = HDF5.open(self.path, self.survey.datasets[name], self.allow, medium=self.medium)
-        schema = self.tree.arrays[name]
+        store, schema = self._open(name), self.tree.arrays[name]
         if store.schema.shape != schema.shape or store.schema.dtype != schema.dtype:
             raise CorruptError(f"{self.location}: {name} has changed since the file was opened")
         store.schema = replace(schema, notes=tuple(dict.fromkeys((*schema.notes, *_library_notes(store)))))
         return _named(store, self.path, f"{self.inner}/{name}" if self.inner else name)
+
+    def _open(self, name: str) -> Hdf5Store:
+        """The dataset of a variable, as the survey found it if the file has not changed since."""
+        dataset, told = self.survey.datasets[name], self.survey.stored.get(name)
+        if told is None or self.status is None or self.medium.status(self.path) != self.status:
+            return HDF5.open(self.path, dataset, self.allow, medium=self.medium)
+        return Hdf5Store(self.path, dataset, *told, roots=self.roots, medium=self.medium)
 
     def rows(self, name: str, start: int, stop: int, limit_bytes: int) -> npt.NDArray[Any]:
         table = self.tree.tables.get(name)
@@ -275,10 +283,11 @@ def _survey(path: str, inner: str, allow: Sequence[str], medium: Medium) -> Netc
     with failures("open", path):
         if signature_offset(path, medium) is None:
             raise FormatError(f"{path} is not a NetCDF file: it begins neither with CDF nor with an HDF5 signature")
+    status = medium.status(path)
     with closing(Reader(path, medium)) as reader:
         nodes = reader.survey(inner)
     with failures("open", path):
-        return NetcdfTree(path, inner, read_survey(nodes, path, inner, size, roots), tuple(allow), medium)
+        return NetcdfTree(path, inner, read_survey(nodes, path, inner, size, roots), tuple(allow), medium, status)
 
 
 def _stored_name(path: str, name: str) -> str:

@@ -14,7 +14,7 @@ from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.storage.checks import check_chunks, check_shape
 from reblock.storage.conventions import is_tie, tie_note
-from reblock.storage.hdf5.metadata import describe
+from reblock.storage.hdf5.metadata import Stored, describe
 from reblock.storage.hdf5.sandbox.wire import unpack
 from reblock.storage.hdf5.tree import dtype_of
 from reblock.storage.netcdf.marks import (
@@ -48,6 +48,8 @@ class Survey:
     """Paths of the datasets of variables, from the top of the file."""
     record: Record
     """The record of the run that made it."""
+    stored: Mapping[str, tuple[Schema, Stored]] = field(default_factory=dict, repr=False)
+    """What HDF5 says of the datasets of variables whose bytes are read without it."""
 
 
 class _Scale:
@@ -86,11 +88,15 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
     ]
     arrays: dict[str, Schema] = {}
     tables: dict[str, TableSchema] = {}
+    stored: dict[str, tuple[Schema, Stored]] = {}
     for node in datasets:
         if node["name"] not in names:
             continue
         name = names[node["name"]]
-        schema = _schema(node, values[node["name"]], axes[node["name"]], places, path, inner, size, roots)
+        told, why = _told(node, path, inner, size, roots)
+        if told is not None and told[1].direct and told[1].parts is None:
+            stored[name] = told
+        schema = _schema(node, values[node["name"]], axes[node["name"]], places, path, told, why)
         if isinstance(schema, Schema):
             arrays[name] = schema
         else:
@@ -110,6 +116,7 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
         Tree(groups, arrays, tables, tuple(notes)),
         {name: f"{prefix}{stored}" for stored, name in names.items()},
         next((record_from_json(node["record"]) for node in nodes if node["name"] == ""), NO_RECORD),
+        stored,
     )
 
 
@@ -166,15 +173,27 @@ def _variable_name(name: str, phantoms: set[str]) -> str:
 
 
 # ---------------------------------------------------------------- variables
+def _told(
+    node: Mapping[str, Any], path: str, inner: str, size: int, roots: Roots
+) -> tuple[tuple[Schema, Stored] | None, str]:
+    """What HDF5 says of a dataset, or why it cannot be read as an array."""
+    if node["facts"] is None:
+        return None, str(node["why"])
+    try:
+        name = f"{inner}/{node['name']}" if inner else node["name"]
+        return describe(node["facts"], path, name, size, roots), str(node["why"])
+    except ReblockError as error:
+        return None, error.message
+
+
 def _schema(
     node: Mapping[str, Any],
     values: Mapping[str, Any],
     scales: Sequence[_Scale | None],
     places: Mapping[str, SharedAxis],
     path: str,
-    inner: str,
-    size: int,
-    roots: Roots,
+    told: tuple[Schema, Stored] | None,
+    why: str,
 ) -> Schema | TableSchema:
     """A variable; a table with the reason if it cannot be read as an array."""
     shape = tuple(int(n) for n in node["shape"] or ())
@@ -183,12 +202,7 @@ def _schema(
     if scales and all(scale is not None for scale in scales):
         named = tuple(scale.name for scale in scales if scale is not None)
     attributes = without_marks(values)
-    why, schema = str(node["why"]), None
-    if node["facts"] is not None:
-        try:
-            schema, _ = describe(node["facts"], path, f"{inner}/{node['name']}" if inner else node["name"], size, roots)
-        except ReblockError as error:
-            why = error.message
+    schema = None if told is None else told[0]
     if named and not why:
         for axis, found in zip(named, shape, strict=True):
             place = find_dimension(places, group, axis)
