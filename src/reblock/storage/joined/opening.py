@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reblock.errors import ReblockError, UsageError
+from reblock.errors import ReblockError, StorageError, UsageError
 from reblock.geometry.notation import parse_axis
+from reblock.model.dataset import TreeFormat
 from reblock.model.schema import NO_RECORD, Schema
-from reblock.model.store import Scattered, Store
+from reblock.model.store import Format, Scattered, Store, is_single_file
 from reblock.storage import registry
 from reblock.storage.joined.fitting import JoinedMember, check_member, in_order, lost_attributes
 from reblock.storage.joined.pattern import STACK, JoinedLocation
@@ -17,6 +19,7 @@ from reblock.storage.joined.reading import read_values
 from reblock.storage.joined.roots import JoinedRoots
 from reblock.storage.joined.store import JoinedStore, ScatteredJoinedStore
 from reblock.storage.location import Location
+from reblock.storage.media.registry import medium_of
 
 #: The largest coordinate that is read to bring files into order, in bytes.
 _MAX_COORDINATE_BYTES = 1 << 28
@@ -25,7 +28,32 @@ _FEW_NAMES = 5
 
 def open_joined(where: JoinedLocation, format: str | None = None, allow: Sequence[str] = ()) -> JoinedStore:
     """All arrays of a location as one."""
-    return join(where, [find_member(path, where, format, allow) for path in where.paths()], allow)
+    first, *others = where.paths()
+    members = [find_member(first, where, format, allow)]
+    kind = _single_format(members[0].store.format) if format is None else None
+    for path in others:
+        likely = kind.name if kind is not None and _has_format(path, first, kind) else format
+        members.append(find_member(path, where, likely, allow))
+    return join(where, members, allow)
+
+
+def _single_format(name: str) -> Format | None:
+    """The format of a name if its files hold one array; those with many resemble each other, whatever their format."""
+    try:
+        kind = registry.get(name)
+    except UsageError:
+        return None
+    return kind if is_single_file(kind) and not isinstance(kind, TreeFormat) else None
+
+
+def _has_format(path: str, first: str, kind: Format) -> bool:
+    """Whether a file with the same ending as the first has its format, too: trying all formats takes longer."""
+    if os.path.splitext(path)[1] != os.path.splitext(first)[1]:
+        return False
+    try:
+        return kind.probe(path, **registry.elsewhere(medium_of(path)))
+    except StorageError:
+        return False
 
 
 def axis_of(where: JoinedLocation, schema: Schema) -> int:

@@ -37,6 +37,10 @@ from reblock.storage.zarr.tables import adapt_table, meta_of
 from reblock.storage.zarr.tree import ZarrTree, open_tree
 from reblock.storage.zarr.tree_writing import RESERVED, adapt_groups, commit_tree, create_tree
 
+#: Described schemas by their id and version; the schema is kept so that its id stays unique.
+_DESCRIBED: dict[tuple[int, int], tuple[Schema, Meta]] = {}
+_MAX_DESCRIBED = 128
+
 
 @dataclass(frozen=True)
 class ZarrFormat:
@@ -138,8 +142,17 @@ class ZarrFormat:
         return self._describe(schema).layout
 
     def _describe(self, schema: Schema) -> Meta:
+        # The same schema is described many times in a run, for its layout, its place and its store.
+        key = id(schema), self.version
+        found = _DESCRIBED.get(key)
+        if found is not None and found[0] is schema:
+            return found[1]
         made = in_chunk_order(describe(schema, self.version), schema.chunk_order)
-        return made if schema.whole_objects else zarr_shards.by_chunk(made)
+        made = made if schema.whole_objects else zarr_shards.by_chunk(made)
+        if len(_DESCRIBED) >= _MAX_DESCRIBED:
+            _DESCRIBED.clear()
+        _DESCRIBED[key] = schema, made
+        return made
 
     def chunk_limits(self, codec: Codec) -> ChunkLimits:
         return chunk_limits(codec, self.version)
