@@ -412,6 +412,13 @@ class _Switchboard:
         self._server, self._parked, self._lock = None, None, threading.Lock()
 
 
+def start() -> None:
+    """Start the server, and wait until it is ready."""
+    with _switchboard.connect() as channel, channel.makefile("rwb") as stream:
+        if wire.receive(stream) is None:
+            raise _not_started()
+
+
 _switchboard = _Switchboard()
 atexit.register(_switchboard.stop)
 os.register_at_fork(after_in_child=_switchboard.leave)
