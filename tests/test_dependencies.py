@@ -23,9 +23,9 @@ XARRAY = SOURCE / "xarray"
 MEDIA = SOURCE / "storage" / "media"
 NIFTI = SOURCE / "storage" / "nifti"
 OPTIONAL = {
-    "obstore": {MEDIA / f"object{name}.py" for name in ("", "_connection", "_redirects", "_store")},
+    "obstore": {MEDIA / "object.py", MEDIA / "object_store.py"},
     "botocore": {MEDIA / "object_upload.py"},
-    "urllib3": {MEDIA / "http_store.py", MEDIA / "object_redirects.py"},
+    "urllib3": {MEDIA / "http_store.py"},
     "indexed_gzip": {NIFTI / "inflate.py"},
     "netCDF4": {SOURCE / "storage" / "netcdf" / "library.py"},
     "nibabel": {
