@@ -1,4 +1,4 @@
-"""Repartition large N-D arrays on disk under a hard memory budget.
+"""Repartition large N-D arrays on disk and in object stores under a hard memory budget.
 
 This module is the public face and nothing else. Names are looked up in `reblock.api` and `reblock.errors` when
 they are first used, so importing the package loads neither numpy nor any storage library. Nothing inside the

@@ -1,4 +1,4 @@
-"""Formats: which there are here, what each holds, and what to install for the others."""
+"""Formats: which are installed, what each can hold, and what to install for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall: what was asked of a run, kept in its journal, so that it goes on without being asked again.
+"""Recall: the options of a run, kept in its journal, so that `resume` needs none of them.
 
 A request holds what was given and nothing else, normalised: whole paths, bytes, and text as the command line takes it.
 """

@@ -1,4 +1,4 @@
-"""Threads against the clock: how much several of them do together in some seconds."""
+"""Threads against the clock: how much several threads do together in a few seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The medium of object stores: S3, Google Cloud Storage, Azure and HTTP servers, through obstore.
+"""The medium of object stores: S3, Google Cloud Storage and Azure through obstore, and web servers.
 
 ::
 
@@ -6,7 +6,7 @@
     └─ root ──┘ └──── path ─────┘
 
 Objects are written whole, by one request, and read by ranges. Folders are prefixes; an empty folder exists only in this
-process. A stamp is the ETag with the time of the last write: bytes that are written again may keep their stamp.
+process. A stamp is made of path, ETag and size: bytes that are written again may keep their stamp.
 """
 
 from __future__ import annotations

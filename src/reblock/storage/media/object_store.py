@@ -1,4 +1,4 @@
-"""Stores of obstore: how they are opened, and how their listings go on after a failure."""
+"""Stores of obstore: how they are opened, and how their listings continue after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building targets in object stores: a lock with a lease, since nobody tells a store that a process has died.
+"""Building targets in object stores: a lock with a lease, since a store does not notice that a process has died.
 
 ::
 
