@@ -69,7 +69,7 @@ def from_presets(text: str, target: ArrayAxes) -> AccessPattern:
     for part in text.split(","):
         found = _PRESET.fullmatch(part.strip())
         if found is None:
-            raise UsageError(f"{part.strip()!r} is no preset: use {', '.join(PRESETS)}")
+            raise UsageError(f"{part.strip()!r} is not a preset: use {', '.join(PRESETS)}")
         weight = 1.0 if found[2] is None else _weight(_number(found[2]), f"preset {found[1]}")
         classes.append(AccessClass(_preset_shape(found[1], target), weight, name=found[1]))
     pattern = AccessPattern(tuple(classes))
@@ -215,7 +215,7 @@ def _number(text: str) -> Any:
 
 def _integer(value: Any, what: str) -> int:
     if isinstance(value, bool):
-        raise UsageError(f"{what}: {value!r} is no length")
+        raise UsageError(f"{what}: {value!r} is not a length")
     try:
         return as_index(value)
     except TypeError:

@@ -90,7 +90,7 @@ def merge_format(folder: Where, block_format: str | None = None, pattern: str | 
     where = Location.parse(folder)
     medium = medium_of(where.path)
     if not is_folder(medium, where.path):
-        raise UsageError(f"{where.path} is no folder: blocks are files in a folder")
+        raise UsageError(f"{where.path} is not a folder: blocks are files in a folder")
     if where.inner:
         raise UsageError(f"{where.path}: a block folder holds one array; leave out ::{where.inner}")
     if is_file(medium, os.path.join(where.path, _MANIFEST)):

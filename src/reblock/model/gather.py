@@ -1,4 +1,4 @@
-"""Gathering: in which order stored objects are read for many boxes at once, and which boxes are held in the meantime."""
+"""Gathering: in which order stored objects are read for many boxes at once, and which boxes are held at each moment."""
 
 from __future__ import annotations
 

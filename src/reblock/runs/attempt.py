@@ -286,7 +286,7 @@ class Attempt:
         if self.staging.adds:
             check_stamp(self.staging.target, journal.header.get("added to") or [])
         if self._stored_plans(journal) != self.plans:
-            raise UnfinishedError(f"another run on {self.target.path} has begun meanwhile: repeat the command")
+            raise UnfinishedError(f"another run on {self.target.path} has begun in the meantime: repeat the command")
         began = journal.header["scratch"]
         if self._has_scratch and self.scratch is not None and began != self._kept_scratch:
             here = absolute(self.scratch)

@@ -37,7 +37,7 @@ def place_inside(where: Location, kind: Format) -> tuple[Location, Format]:
         if target_medium(folder).workspace(folder).is_there or not exists(medium, folder):
             return Location(folder, rest), found
         if rest and kind.group_format(folder, **elsewhere) is None:
-            raise UsageError(f"{folder} exists and is no group: {where} cannot be made below it")
+            raise UsageError(f"{folder} exists and is not a group: {where} cannot be made below it")
     return Location(folder), found
 
 

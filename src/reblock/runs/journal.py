@@ -113,7 +113,7 @@ class Journal:
         header = _open_line(first)
         if header is None or header.get("journal") != VERSION:
             raise FormatError(
-                f"{log.key} is no journal of version {VERSION}: remove the unfinished run with {command('clean')}"
+                f"{log.key} is not a journal of version {VERSION}: remove the unfinished run with {command('clean')}"
             )
         journal = cls(log, header, len(first))
         for text in found:

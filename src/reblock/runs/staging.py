@@ -155,7 +155,7 @@ class Staging:
                 self.workspace.publish(replace=self.overwrite or self.adds)
             except FileExistsError:
                 raise TargetExistsError(
-                    f"{self.target} was made by another program meanwhile: move it away, "
+                    f"another program has made {self.target} in the meantime: move it away, "
                     f"or give {option('overwrite', True)}"
                 ) from None
 

@@ -150,13 +150,13 @@ def read_spheres(path: str | os.PathLike[str]) -> list[tuple[str, list[str]]]:
     except OSError as error:
         raise DiskError.wrap(error, doing="reading", path=os.fspath(path)) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{os.fspath(path)} is no text in UTF-8: {error}") from None
+        raise UsageError(f"{os.fspath(path)} is not text in UTF-8: {error}") from None
     if len(text) > _MAX_CSV_BYTES:
         raise UsageError(f"{os.fspath(path)}: the limit for a file of spheres is {_MAX_CSV_BYTES:,} bytes")
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise UsageError(f"{os.fspath(path)} is no CSV file: {error}") from None
+        raise UsageError(f"{os.fspath(path)} is not a CSV file: {error}") from None
     if rows and not any(map(_is_number, rows[0])):
         rows = rows[1:]
     if not rows:

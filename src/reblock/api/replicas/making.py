@@ -128,7 +128,7 @@ def _check_ours(path: str) -> None:
     names = {name for name, _ in LOCAL.entries(path)} if is_folder(LOCAL, path) else {"it is not a folder"}
     strange = names - {".reblock", GENERATIONS, f".{RECORD}.draft"}
     if strange or (names and not exists(LOCAL, os.path.join(path, ".reblock"))):
-        raise TargetExistsError(f"{path} exists and is no folder of replicas ({', '.join(sorted(names)[:3])})")
+        raise TargetExistsError(f"{path} exists and is not a folder of replicas ({', '.join(sorted(names)[:3])})")
 
 
 def _read_draft(path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -147,7 +147,7 @@ def read_set(folder: str) -> ReplicaSet:
             raise CorruptError(f"{path}: the checksum does not match")
         return _parse(folder, document)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path} is no record of replicas: {error}") from error
+        raise FormatError(f"{path} is not a record of replicas: {error}") from error
 
 
 def _parse(folder: str, document: Mapping[str, Any]) -> ReplicaSet:

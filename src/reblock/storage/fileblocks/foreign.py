@@ -85,7 +85,7 @@ def find_blocks(
         if (block.dtype, len(block.shape), block.order) != (first.dtype, len(first.shape), first.order):
             raise FormatError(
                 f"{folder}: {block.name} holds {block.dtype} with axes {list(block.order)}, "
-                f"{first.name} holds {first.dtype} with axes {list(first.order)}: they are no blocks of one array"
+                f"{first.name} holds {first.dtype} with axes {list(first.order)}: they are not blocks of one array"
             )
     cuts, places = _arrange(folder, blocks, pattern)
     shape = tuple(map(sum, cuts))

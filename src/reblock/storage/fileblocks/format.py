@@ -171,7 +171,7 @@ def _find_kind(word: str) -> tuple[str, str]:
     """Name and file ending of a format that is named, or whose ending is."""
     found = registry.named(word)
     if found is None or found == _NAME:
-        raise UsageError(f"{word!r} is no format of block files: use npy, raw, hdf5, or another format of one file")
+        raise UsageError(f"{word!r} is not a format of block files: use npy, raw, hdf5, or another format of one file")
     kind = registry.get(found)
     if not kind.suffixes:
         raise no_block_format(kind.name)

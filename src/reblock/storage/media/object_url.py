@@ -58,6 +58,6 @@ def parse_options(given: Mapping[str, object]) -> tuple[dict[str, str], dict[str
     for name, value in given.items():
         key = str(name).strip().lower()
         if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-            raise UsageError(f"{option('storage_options')}: {name!r} is no name of an option")
+            raise UsageError(f"{option('storage_options')}: {name!r} is not the name of an option")
         (client if key in CLIENT_OPTIONS else store)[key] = str(value)
     return store, client

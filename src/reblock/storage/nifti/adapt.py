@@ -75,7 +75,7 @@ def preamble_of(schema: Schema) -> bytes:
     """The bytes before the elements of an array with an adapted schema."""
     preamble = preamble_in(schema.attributes[HEADER])
     if preamble is None:
-        raise UsageError(f"attribute {HEADER!r} is no NIfTI header")
+        raise UsageError(f"attribute {HEADER!r} is not a NIfTI header")
     return preamble
 
 
