@@ -81,7 +81,7 @@ def test_presets() -> None:
         ({"classes": [{"shape": [366, 1, 1]}]}, r"length 366 on axis 0 must be from 1 to 365"),
         ({"classes": [{"shape": [0, 1, 1]}]}, "length 0 on axis 0"),
         ({"classes": [{"shape": [1.5, 1, 1]}]}, "whole numbers, not 1.5"),
-        ({"classes": [{"shape": [True, 1, 1]}]}, "True is no length"),
+        ({"classes": [{"shape": [True, 1, 1]}]}, "True is not a length"),
         ({"classes": [{"shape": {"height": 1}}]}, "'height' names no axis"),
         ({"classes": [{"shape": {"time": 1, "0": 2}}]}, "names an axis twice"),
         ({"classes": [{"shape": [1, 1, 1], "weight": 0}]}, "a weight is a number above 0, not 0"),
@@ -133,7 +133,7 @@ def test_mistakes_in_texts(text: str, message: str) -> None:
         ("maps=0", "above 0, not 0"),
         ("maps=", "above 0, not ''"),
         ("slices:height", "names no axis"),
-        ("maps,x", "no preset"),
+        ("maps,x", "not a preset"),
     ],
 )
 def test_mistakes_in_presets(text: str, message: str) -> None:
