@@ -16,6 +16,8 @@ class Proxy:
     def __init__(self, port: int, *, busy: float = 0, cut: float = 0, lost: float = 0, delay: float = 0, seed: int = 0):
         """The server's port, and the parts of requests that are answered by 503, cut short, or lose their response."""
         self.target, self.busy, self.cut, self.lost, self.delay = port, busy, cut, lost, delay
+        #: Whether requests get no answer at all.
+        self.silent = False
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self._random = random.Random(seed)
@@ -36,9 +38,18 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
+    def refuse(self) -> None:
+        """Refuse all connections from now on, and end those that there are."""
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._server = server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
@@ -67,6 +78,8 @@ class Proxy:
         self.counts[kind] += 1
         if self.delay:
             await asyncio.sleep(self.delay)
+        if self.silent:
+            await asyncio.Event().wait()
         fate = self._random.random()
         if fate < self.busy:
             self.faults["busy"] += 1

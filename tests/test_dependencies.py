@@ -23,9 +23,9 @@ XARRAY = SOURCE / "xarray"
 MEDIA = SOURCE / "storage" / "media"
 NIFTI = SOURCE / "storage" / "nifti"
 OPTIONAL = {
-    "obstore": {MEDIA / "object.py", MEDIA / "object_store.py"},
+    "obstore": {MEDIA / f"object{name}.py" for name in ("", "_connection", "_redirects", "_store")},
     "botocore": {MEDIA / "object_upload.py"},
-    "urllib3": {MEDIA / "http_store.py"},
+    "urllib3": {MEDIA / "http_store.py", MEDIA / "object_redirects.py"},
     "indexed_gzip": {NIFTI / "inflate.py"},
     "netCDF4": {SOURCE / "storage" / "netcdf" / "library.py"},
     "nibabel": {

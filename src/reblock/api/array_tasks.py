@@ -18,6 +18,7 @@ from reblock.api.reporting import AnyReport, meter_of, report_of
 from reblock.errors import InfeasibleError, UnfinishedError, UsageError, option
 from reblock.model import Plan
 from reblock.planner import Decision, choose, price, share
+from reblock.runs.cancelling import cancellable
 from reblock.runs.member_attempt import BegunError, MemberAttempt
 from reblock.runs.members import ArrayMember
 from reblock.runs.meter import Progress
@@ -96,7 +97,8 @@ def run_member(job: AnyJob, how: RunOptions, progress: Progress | None, cancelle
             if attempt.is_done:
                 attempt.published = True
             else:
-                attempt.run()
+                with cancellable(cancelled):
+                    attempt.run()
         except BegunError:
             continue
         return replace(report_of(prepared, attempt, began), array_task=_described(attempt))

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reblock.api.job import Job
+from reblock.api.uploads import foresee_upload, upload_notes
 from reblock.engine.dataset_report import total_cost
 from reblock.model import Cost, Format, Tree, TreeStore
+from reblock.model.upload import Upload
 from reblock.render import datasets
 from reblock.runs.adopt import Demands
 from reblock.runs.source import Files
@@ -72,6 +74,11 @@ class DatasetJob:
         """The same with other plans for some arrays."""
         return replace(self, jobs={**self.jobs, **jobs})
 
+    @property
+    def upload(self) -> Upload | None:
+        """The upload that publishes the target, beside the cost of its plans; None if there is none."""
+        return foresee_upload(self.target, self.format, [job.decision.problem.target for job in self.jobs.values()])
+
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
         """The plans and their cost, for people, a line for each array; `everything` shows each plan whole."""
         lines = datasets.explain(
@@ -79,7 +86,7 @@ class DatasetJob:
             {name: job.decision for name, job in self.jobs.items()},
             self.cost,
             tables={name: self.tree.tables[name] for name in (one.name for one in self.tables)},
-            notes=(*self.notes, *notes),
+            notes=(*self.notes, *upload_notes(self.upload), *notes),
         )
         if not everything:
             return lines
@@ -91,13 +98,16 @@ class DatasetJob:
         arrays = {name: job.to_json(every_strategy=every_strategy) for name, job in self.jobs.items()}
         for one in arrays.values():
             one.pop("notes")
+            one.pop("upload", None)
+        upload = self.upload
         return {
             "strategy": ", ".join(dict.fromkeys(job.plan.strategy for job in self.jobs.values())),
             "lower_bound_seeks": sum(job.decision.problem.lower_bound_seeks for job in self.jobs.values()),
             "cost": self.cost.to_json(),
             "arrays": arrays,
             "tables": [one.name for one in self.tables],
-            "notes": list(self.notes),
+            **({} if upload is None else {"upload": upload.to_json()}),
+            "notes": [*self.notes, *upload_notes(upload)],
         }
 
 

@@ -27,6 +27,7 @@ from reblock.api.request import (
     wanted_schema,
 )
 from reblock.api.spreading import DisksGiven, parse_disks, spread_format
+from reblock.api.uploads import building_place
 from reblock.engine import View
 from reblock.errors import UsageError, option, options
 from reblock.geometry.notation import AUTO as CHOSEN
@@ -191,7 +192,7 @@ class Ends:
         asked = request.device, request.target_device, request.scratch_device
         layouts = self.source, self.target
         disks = disks_of(self.format) if self.format is not None else None
-        where = self.location if disks is None else Location(disks.folders[0])
+        where = building_place(self.location, self.format) if disks is None else Location(disks.folders[0])
         return find_devices(asked, self.view, where, layouts, self.schema, request.memory_bytes, tried)
 
     def problem(self, request: Request, devices: Devices) -> Problem:

@@ -10,8 +10,10 @@ from typing import Any
 from reblock.advisor.striping import striping_advice
 from reblock.api.devices import Devices
 from reblock.api.machine import engine_notes, memory_limit, memory_notes
+from reblock.api.uploads import foresee_upload, upload_notes
 from reblock.engine import View
 from reblock.model import Cost, Foreseeable, Format, Plan, Schema
+from reblock.model.upload import Upload
 from reblock.planner import Decision
 from reblock.render import text
 from reblock.runs.adopt import Demands
@@ -91,9 +93,15 @@ class Job:
         given = self.demands.memory_bytes is not None
         return memory_notes(self.decision.problem.memory_bytes, given=given, workers=self.workers)
 
+    @property
+    def upload(self) -> Upload | None:
+        """The upload that publishes the target, beside the cost of its plan; None if there is none."""
+        return foresee_upload(self.target, self.format, [self.decision.problem.target])
+
     def explain(self, *, everything: bool = False, notes: Sequence[str] = ()) -> str:
         """The plan, its cost and the alternatives, for people; and notes, as `check` gives them."""
-        return text.explain(self.decision, notes=(*self.notes, *notes), everything=everything)
+        every = (*self.notes, *upload_notes(self.upload), *notes)
+        return text.explain(self.decision, notes=every, everything=everything)
 
     def to_json(self, *, every_strategy: bool = True) -> dict[str, Any]:
         """What `reblock plan --json` prints.
@@ -108,4 +116,6 @@ class Job:
         limit = memory_limit()
         made["problem"]["memory_limit_bytes"] = None if limit is None else limit.bytes
         made["problem"]["memory_limit_source"] = None if limit is None else limit.source
-        return {**made, "notes": list(self.notes)}
+        upload = self.upload
+        more = {} if upload is None else {"upload": upload.to_json()}
+        return {**made, **more, "notes": [*self.notes, *upload_notes(upload)]}

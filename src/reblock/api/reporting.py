@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from time import perf_counter
 
@@ -9,8 +10,10 @@ from reblock.api.dataset_job import AnyJob
 from reblock.api.job import Job
 from reblock.api.machine import engine_name
 from reblock.api.preparing import jobs_of
+from reblock.api.uploads import upload_notes
 from reblock.engine import Report, measured_cost, total_times
 from reblock.engine.dataset_report import DatasetReport, total_cost
+from reblock.model.workspace import UploadingWorkspace
 from reblock.runs.attempt import Attempt
 from reblock.runs.meter import Meter, Progress
 from reblock.runs.work import Work
@@ -31,10 +34,12 @@ def meter_of(job: AnyJob, progress: Progress) -> Meter:
 
 def report_of(job: AnyJob, attempt: Attempt, began: float) -> AnyReport:
     """The report of an attempt that began at a time of `perf_counter`."""
-    seconds = perf_counter() - began
+    seconds, workspace = perf_counter() - began, attempt.staging.workspace
+    uploaded = workspace.uploaded if isinstance(workspace, UploadingWorkspace) else None
+    notes = (*job.notes, *attempt.notes, *upload_notes(uploaded, done=True))
     if isinstance(job, Job):
         (work,) = attempt.works
-        return _array_report(job, work, seconds, (*job.notes, *attempt.notes, *work.notes))
+        return replace(_array_report(job, work, seconds, (*notes, *work.notes)), uploaded=uploaded)
     arrays = {
         work.name: _array_report(one, work, sum(part.seconds for part in work.measured), tuple(work.notes))
         for work, one in zip(attempt.works, job.jobs.values(), strict=True)
@@ -52,8 +57,9 @@ def report_of(job: AnyJob, attempt: Attempt, began: float) -> AnyReport:
         str(job.target),
         attempt.sums,
         {one.name: one.sums for one in tables},
-        (*job.notes, *attempt.notes),
+        notes,
         engine_name(),
+        uploaded=uploaded,
     )
 
 

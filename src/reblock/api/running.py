@@ -20,6 +20,7 @@ from reblock.api.reporting import AnyReport, meter_of, report_of
 from reblock.engine import Report
 from reblock.engine.dataset_report import DatasetReport
 from reblock.errors import UnevenError, UsageError, option
+from reblock.runs.cancelling import cancellable
 from reblock.runs.members import ArrayMember
 from reblock.runs.meter import Progress
 from reblock.runs.unfinished import remove_unfinished
@@ -107,6 +108,11 @@ def run(
 
 
 def _run(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> AnyReport:
+    with cancellable(cancelled):
+        return _run_all(job, how, progress, cancelled)
+
+
+def _run_all(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled: Callable[[], bool]) -> AnyReport:
     began = perf_counter()
     uneven: UnevenError | None = None
     job, attempt = prepare(job, how, cancelled)

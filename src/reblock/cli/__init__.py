@@ -6,6 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
+from reblock.cli.arguments import hide_secrets
 from reblock.cli.descriptors import open_standard_descriptors
 from reblock.cli.interrupt import INTERRUPTED, listen
 
@@ -13,6 +14,7 @@ from reblock.cli.interrupt import INTERRUPTED, listen
 def main() -> NoReturn:
     """Run the command `reblock`."""
     open_standard_descriptors()
+    hide_secrets()
     # We do not use numpy's linear algebra, whose threads would spin on the cores that we need.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

@@ -7,20 +7,30 @@ threads check, and boxes in flight are finished.
 A second Ctrl-C ends the process at once, which costs no more than a power loss. The other signals often come twice
 (`timeout` sends its signal to the process and to its group), so only the first of them counts. A signal that was
 ignored when the process began (`nohup`, a background job) stays ignored. A signal with a foreign handler keeps it.
+
+Python handles a signal only between two steps of the program. A request to a server that does not answer is one long
+step, so a thread of its own learns of each signal, too, and ends the process if such a request holds it up.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from types import FrameType
 
 _FIRST = "reblock: finishing what is in flight ({})\n"
 _CTRL_C = "Ctrl-C once more stops at once"
 _SECOND = b"reblock: stopped at once\n"
+_STUCK = b"reblock: error: interrupted; the server does not answer; the same command resumes a run\n"
+#: How long a request may hold up the end of a process.
+_GRACE_SECONDS, _LOOK_SECONDS = 5.0, 0.2
+#: The module that knows of requests; without it, there are none.
+_REQUESTS = "reblock.storage.media.patience"
 #: Clears the progress line, which is redrawn below the message.
 _CLEAR_LINE = b"\r\x1b[K"
 #: Exit code of a command that was interrupted.
@@ -75,7 +85,25 @@ def _listen(listener: _Listener) -> dict[int, object]:
 
 def listen() -> None:
     """From now on, the first signal raises KeyboardInterrupt."""
-    _listen(_Listener(flag=False))
+    if _listen(_Listener(flag=False)):
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        Thread(target=_watch, args=(reading,), name="reblock-signals", daemon=True).start()
+
+
+def _watch(descriptor: int) -> None:
+    """After a signal, end the process if it waits for a request."""
+    while not any(number in _NUMBERS for number in os.read(descriptor, 64)):
+        pass
+    began = time.monotonic()
+    while True:
+        time.sleep(_LOOK_SECONDS)
+        requests = sys.modules.get(_REQUESTS)
+        sent = None if requests is None else requests.oldest_request()
+        if sent is not None and time.monotonic() - max(sent, began) > _GRACE_SECONDS:
+            _write(_STUCK)
+            os._exit(INTERRUPTED)
 
 
 def ignore() -> None:

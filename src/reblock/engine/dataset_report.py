@@ -8,6 +8,7 @@ from typing import Any
 
 from reblock.engine.report import Report, Times
 from reblock.model import Cost
+from reblock.model.upload import Upload
 from reblock.units import format_seconds, format_size
 
 
@@ -35,6 +36,8 @@ class DatasetReport:
     """The engine that moved the bytes."""
     array_task: Mapping[str, Any] | None = None
     """The share of a member of a job array, if this was one: its tasks, and the members that are not done."""
+    uploaded: Upload | None = None
+    """The upload that has published the target, beside the measured cost; None if there was none."""
 
     @property
     def tasks(self) -> int:
@@ -88,6 +91,7 @@ class DatasetReport:
             "arrays": arrays,
             "tables": dict(self.tables),
             **({} if self.array_task is None else {"array_task": dict(self.array_task)}),
+            **({} if self.uploaded is None else {"uploaded": self.uploaded.to_json()}),
         }
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from reblock.model import Cost, Layout, Plan, Sums, Traffic
+from reblock.model.upload import Upload
 from reblock.units import format_seconds, format_size
 
 
@@ -119,6 +120,8 @@ class Report:
     """The engine that moved the bytes: `compiled`, or `numpy` if the compiled one cannot be used."""
     array_task: Mapping[str, Any] | None = None
     """The share of a member of a job array, if this was one: its tasks, and the members that are not done."""
+    uploaded: Upload | None = None
+    """The upload that has published the target, beside the measured cost; None if there was none."""
 
     def __repr__(self) -> str:
         moved = f"{format_size(self.measured.bytes_read)} read, {format_size(self.measured.bytes_written)} written"
@@ -138,6 +141,7 @@ class Report:
             "engine": self.engine,
             "notes": list(self.notes),
             **({} if self.array_task is None else {"array_task": dict(self.array_task)}),
+            **({} if self.uploaded is None else {"uploaded": self.uploaded.to_json()}),
         }
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.model.medium import Medium
+from reblock.model.upload import Upload
 
 #: Rows of identity, size, time of the last write and time of the last change; zeros for a missing object.
 Stamps = npt.NDArray[np.uint64]
@@ -195,6 +196,14 @@ class Uploader(Protocol):
 
     def upload_workspace(self, target: str, folder: str | None = None) -> Workspace:
         """The place where a file is built; `folder` is where its local folder is made."""
+
+
+@runtime_checkable
+class UploadingWorkspace(Protocol):
+    """A workspace that publishes by an upload."""
+
+    uploaded: Upload | None
+    """The upload, once it was made."""
 
 
 @runtime_checkable

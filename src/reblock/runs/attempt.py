@@ -194,8 +194,8 @@ class Attempt:
             self.staging.workspace.restore()
             if not self.is_made():
                 self._check_place()
-                self._make(self._begin() if journal is None else journal)
-            journal = self.staging.find_journal()
+                journal = journal or self._begin()
+                self._make(journal)
         if journal is not None and self.staging.is_committed(journal):
             install(self.staging, journal)
         announce(self.target, self.format)

@@ -36,6 +36,7 @@ from reblock.model import Format, Record, Store, TreeFormat
 from reblock.model.store import AddingFormat, is_single_file
 from reblock.runs.abroad import Abroad
 from reblock.runs.adding import check_stamp
+from reblock.runs.cancelling import interruptions
 from reblock.runs.disks import DiskWorkspaces, listed_folders, settle_disks
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of, job_of_array
@@ -120,7 +121,7 @@ class Making:
             settle=native.settle if native.library() else None,
         )
         self._disks = DiskWorkspaces(self.target.path, listed_folders(journal.header), begun=bool(journal.begun()))
-        with self._kept(ledger), self._disk_errors():
+        with self._kept(ledger), interruptions(self.cancelled), self._disk_errors():
             with self._disks, ledger:
                 self.format = self._disks.format(self.format)
                 try:

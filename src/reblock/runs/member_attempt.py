@@ -30,6 +30,7 @@ from reblock.errors import (
 from reblock.model import Store, TransferMode, TreeFormat
 from reblock.model.workspace import Workspace
 from reblock.runs.attempt import Attempt
+from reblock.runs.cancelling import interruptions
 from reblock.runs.disks import disks_of
 from reblock.runs.group_commit import GroupCommit, destination_of
 from reblock.runs.identity import job_of
@@ -127,7 +128,8 @@ class MemberAttempt(Attempt):
         """Say in errors how to continue."""
         advice = f"the same command continues this share, {command('clean', self.target.path)} discards the whole run"
         try:
-            yield
+            with interruptions(self.cancelled):
+                yield
         except KeyboardInterrupt as error:
             raise Interrupted(advice) from error
         except StorageError as error:

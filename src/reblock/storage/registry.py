@@ -166,15 +166,17 @@ def named(word: str) -> str | None:
     return word if word in _table() else _by_suffix(f"array.{word}")
 
 
-def detect(path: str) -> Format:
-    """The format of the file or folder at a path: by content, then by ending."""
-    medium = medium_of(path)
+def detect(path: str, *, looking: Medium | None = None) -> Format:
+    """The format of the file or folder at a path: by content, then by ending.
+
+    `looking` is the medium as it was used to look at the path a moment ago, which may remember what it saw.
+    """
+    medium = looking or probed(medium_of(path))
     with disk_errors("open", path):
         found = medium.status(path)
     if (name := _of_database(path)) is not None:
         return get(name)
     broken: list[str] = []
-    looking = probed(medium)
     trouble: StorageError | None = None
     for known in _table().values():
         if known.database:
@@ -185,7 +187,7 @@ def detect(path: str) -> Format:
             broken.append(error.message)
             continue
         try:
-            if candidate.probe(path, **elsewhere(looking)):
+            if candidate.probe(path, **elsewhere(medium)):
                 return candidate
         except StorageError as error:
             trouble = trouble or error
@@ -268,12 +270,13 @@ def _find(location: str | os.PathLike[str], format: str | None) -> tuple[Format,
     """The format of an existing location, and the argument for its medium."""
     where = locate(location)
     medium = medium_of(where.path)
+    looking = probed(medium)
     if not is_database(where.path):
         with disk_errors("open", where.path):
-            medium.status(where.path, follow=False)
+            looking.status(where.path, follow=False)
     # Only a database can tell which arrays it holds instead.
     found = _of_database(where.path)
-    kind = get(format) if format is not None else detect(where.path) if found is None else get(found)
+    kind = get(format) if format is not None else detect(where.path, looking=looking) if found is None else get(found)
     return kind, where, elsewhere(medium)
 
 

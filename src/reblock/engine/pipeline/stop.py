@@ -39,7 +39,12 @@ class Stop:
             raise Stopped
 
     def fail(self, error: BaseException) -> None:
-        """Stop because of an error; the first one counts."""
+        """Stop because of an error; the first one counts. One that comes after the run was cancelled does not.
+
+        Storage that fails is given up sooner then, which must not look like the reason.
+        """
+        if self.error is None and not isinstance(error, KeyboardInterrupt) and self._cancelled():
+            self.cancelled, error = True, KeyboardInterrupt()
         with self._lock:
             if self.error is None:
                 self.error = error

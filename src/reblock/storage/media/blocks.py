@@ -12,10 +12,11 @@ own, which the report counts.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from reblock.model.medium import Medium, ReadHandle, Status
+from reblock.model.medium import FILE, Medium, ReadHandle, Status, Surveyor
 from reblock.model.roots import Roots
 from reblock.storage.media.handles import WrappedReader
 
@@ -98,7 +99,8 @@ class ProbedMedium:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._known: dict[tuple[str, bool], Status | FileNotFoundError] = {}
+        self._known: dict[str, Status | FileNotFoundError] = {}
+        self._objects: dict[str, Status | None] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._medium, name)
@@ -109,15 +111,38 @@ class ProbedMedium:
 
     def status(self, key: str, *, roots: Roots | None = None, follow: bool = True) -> Status:
         """The status of a key, requested only once."""
-        found = self._known.get((key, follow))
+        found = self._known.get(key)
         if found is None:
             try:
                 found = self._medium.status(key, roots=roots, follow=follow)
             except FileNotFoundError as error:
                 found = error
-            self._known[key, follow] = found
+            self._known[key] = found
         if isinstance(found, FileNotFoundError):
             raise found
+        return found
+
+    def survey(self, keys: Sequence[str]) -> Sequence[Status | None]:
+        """The status of objects, each looked at once."""
+        for key in keys:
+            known = self._known.get(key)
+            if known is not None:
+                self._objects[key] = known if isinstance(known, Status) and known.kind == FILE else None
+        if unknown := [key for key in keys if key not in self._objects]:
+            self._objects |= dict(zip(unknown, self._look(unknown), strict=True))
+        return [self._objects[key] for key in keys]
+
+    def _look(self, keys: Sequence[str]) -> Sequence[Status | None]:
+        if isinstance(self._medium, Surveyor):
+            return self._medium.survey(keys)
+        found: list[Status | None] = []
+        for key in keys:
+            try:
+                status = self.status(key)
+            except FileNotFoundError:
+                found.append(None)
+            else:
+                found.append(status if status.kind == FILE else None)
         return found
 
 

@@ -61,20 +61,8 @@ class HttpLibrary:
     def __init__(self, root: str, options: Mapping[str, str]) -> None:
         self._root = root
         client = parse_options(options)[1]
-        more: dict[str, Any] = {}
-        if client.get("allow_invalid_certificates", "").lower() == "true":
-            more["cert_reqs"] = "CERT_NONE"
         self._headers = {"Accept-Encoding": "identity", "User-Agent": client.get("user_agent", "reblock")}
-        self._timeout = urllib3.Timeout(
-            connect=_seconds(client.get("connect_timeout"), _CONNECT_SECONDS),
-            read=_seconds(client.get("timeout"), _READ_SECONDS),
-        )
-        parts = urlsplit(root)
-        proxy = client.get("proxy_url") or urllib.request.getproxies().get(parts.scheme)
-        if proxy and not urllib.request.proxy_bypass(parts.netloc):
-            self._pool: Any = urllib3.ProxyManager(proxy, maxsize=64, **more)
-        else:
-            self._pool = urllib3.PoolManager(maxsize=64, **more)
+        self._pool = open_pool(root, client)
 
     def head(self, store: object, path: str) -> dict[str, Any]:  # noqa: ARG002 - as in obstore
         """Size and validator of a file."""
@@ -132,7 +120,6 @@ class HttpLibrary:
                     preload_content=False,
                     redirect=False,
                     retries=False,
-                    timeout=self._timeout,
                 )
             except urllib3.exceptions.HTTPError as error:
                 raise RequestError(f"error sending request to {self._root}: {_innermost(error)}") from None
@@ -178,6 +165,23 @@ class HttpLibrary:
             modified = datetime.fromtimestamp(0, UTC)
         tag = headers.get("ETag") or f"changed {changed} {size}"
         return {"path": path, "size": int(size), "e_tag": tag, "last_modified": modified}
+
+
+def open_pool(url: str, client: Mapping[str, str]) -> Any:
+    """Connections to a server, with the settings of obstore, and through the same proxy."""
+    more: dict[str, Any] = {
+        "timeout": urllib3.Timeout(
+            connect=_seconds(client.get("connect_timeout"), _CONNECT_SECONDS),
+            read=_seconds(client.get("timeout"), _READ_SECONDS),
+        )
+    }
+    if client.get("allow_invalid_certificates", "").lower() == "true":
+        more["cert_reqs"] = "CERT_NONE"
+    parts = urlsplit(url)
+    proxy = client.get("proxy_url") or urllib.request.getproxies().get(parts.scheme)
+    if proxy and not urllib.request.proxy_bypass(parts.netloc):
+        return urllib3.ProxyManager(proxy, maxsize=64, **more)
+    return urllib3.PoolManager(maxsize=64, **more)
 
 
 def _is_range(response: Any, start: int, stop: int) -> bool:

@@ -113,11 +113,12 @@ class KeyFolder:
 class KeyLog:
     """A log of numbered objects, one for each line."""
 
-    def __init__(self, medium: TargetMedium, key: str) -> None:
+    def __init__(self, medium: TargetMedium, key: str, *, is_new: bool = False) -> None:
+        """One that is new has no lines yet."""
         self.key = key
         self._medium = medium
         # Bytes and lines after our own last line: while the lock is held, nobody else appends.
-        self._end: tuple[int, int] | None = None
+        self._end: tuple[int, int] | None = (0, 0) if is_new else None
 
     @classmethod
     def find(cls, medium: TargetMedium, key: str) -> KeyLog | None:

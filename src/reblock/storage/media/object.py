@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import obstore
@@ -26,16 +26,16 @@ from reblock.model.medium import FILE, FOLDER, Listed, Room, Status
 from reblock.model.roots import Roots
 from reblock.model.store import Bytes
 from reblock.model.workspace import Stamps
-from reblock.storage.media.http_store import HttpLibrary
 from reblock.storage.media.keys import KeyFolder, KeyPlace
+from reblock.storage.media.object_connection import Connection
 from reblock.storage.media.object_handle import ObjectHandle
 from reblock.storage.media.object_known import KnownObjects
 from reblock.storage.media.object_lease import FollowedLease, Lease, LeaseTerms
-from reblock.storage.media.object_store import Pages, open_store
-from reblock.storage.media.object_survey import PAGE, THREADS, identity_of, stamp_rows, survey
-from reblock.storage.media.object_url import READABLE, check_url, split_object
+from reblock.storage.media.object_store import Pages
+from reblock.storage.media.object_survey import PAGE, THREADS, identity_of, stamp_rows, survey, together
+from reblock.storage.media.object_url import check_url, split_object
 from reblock.storage.media.object_workspace import ObjectWorkspace
-from reblock.storage.media.requests import MAX_FIRST_SECONDS, MAX_SECONDS, MAX_URGENT_SECONDS, Gate, send
+from reblock.storage.media.small import RUN_FOLDER
 from reblock.storage.media.upload_workspace import UploadWorkspace
 
 #: For objects of at least this size, a status request comes before the first read.
@@ -44,7 +44,6 @@ _FILE_BYTES = 1 << 20
 _MARK = "reblockmark"
 #: Objects by which a folder on a server without listings is recognised.
 _SIGNS = ("zarr.json", ".zarray", ".zgroup", "reblock.json")
-_Result = TypeVar("_Result")
 
 
 class ObjectMedium:
@@ -59,15 +58,17 @@ class ObjectMedium:
         """
         self.name = root
         self._options, self.locks = dict(options), locks
-        self.lists, self.gate, self._urgent = not root.startswith(READABLE), Gate(), Gate()
-        self.library: Any = obstore if self.lists else HttpLibrary(root, self._options)
-        self.store: Any = open_store(root, self._options) if self.lists else None
+        connection = Connection(root, self._options)
+        self.lists, self.gate, self.library = connection.lists, connection.gate, connection.library
+        self.store, self.send, self._check_bucket = connection.store, connection.send, connection.check_bucket
         self._lock = Lock()
         self._folders: set[str] = set()
         self.known = KnownObjects()
+        self._bare: set[str] = set()
+        self.keeps_conditions = False
+        """Whether a run has found that the store keeps conditions of writes."""
         # By target and lock.
         self._leases: dict[tuple[str, str], Lease | FollowedLease] = {}
-        self._is_there = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
@@ -81,31 +82,6 @@ class ObjectMedium:
     def path(self, key: str) -> str:
         """The path of a key in its bucket."""
         return split_object(key)[1]
-
-    def send(self, key: str, doing: str, request: Callable[[], _Result], *, urgent: bool = False) -> _Result:
-        """The result of a request; FileNotFoundError only if the bucket exists.
-
-        An urgent one does not wait until others are answered, and is given up soon.
-        """
-        gate, seconds = (self._urgent, MAX_URGENT_SECONDS) if urgent else (self.gate, MAX_SECONDS)
-        try:
-            result = send(gate, key, doing, request, seconds, None if self._is_there else MAX_FIRST_SECONDS)
-        except FileNotFoundError:
-            self._check_bucket()
-            raise
-        except DiskError as error:
-            if error.errno == errno.EACCES:
-                # Unlike the response to a status request, that to a listing says why.
-                self._check_bucket()
-            raise
-        self._is_there = True
-        return result
-
-    def _check_bucket(self) -> None:
-        """Raise DiskError if there is no such bucket: a missing object in it would count as fill."""
-        if not self._is_there and self.lists:
-            send(self.gate, self.name, "open", lambda: obstore.list_with_delimiter(self.store, "reblock-probe/"))
-            self._is_there = True
 
     # ---------------------------------------------------------------- what was seen
     @staticmethod
@@ -169,6 +145,9 @@ class ObjectMedium:
             return made["e_tag"]
 
         self.known.forget(key)
+        if self._bare and f"/{RUN_FOLDER}/" not in key:
+            with self._lock:
+                self._bare = {one for one in self._bare if not path.startswith(f"{one}/")}
         try:
             tag = self.send(key, "write", put, urgent=urgent)
         except FileExistsError:
@@ -274,10 +253,24 @@ class ObjectMedium:
         """The prefixes below which there are objects; some servers also list those of removed objects for a while."""
         if len(prefixes) > THREADS:
             return prefixes
-        return [one for one in prefixes if next(self.listed(f"{self.name}/{one}", most=1), None) is not None]
+        found = together(prefixes, lambda one: next(self.listed(f"{self.name}/{one}", most=1), None))
+        return [one for one, first in zip(prefixes, found, strict=True) if first is not None]
+
+    def set_bare(self, key: str, bare: bool) -> None:  # noqa: FBT001 - what it becomes
+        """Note that nothing but the objects of a run is below a target; the first write of another object ends that."""
+        with self._lock:
+            (self._bare.add if bare else self._bare.discard)(self.path(key))
+
+    def is_bare(self, key: str) -> bool:
+        """Whether nothing is below a target, as far as a run has noted."""
+        return self.path(key) in self._bare
 
     def make_folder(self, key: str) -> None:
         """Remember an empty folder."""
+        with self._lock:
+            if self.path(key) in self._bare:
+                self._folders.add(self.path(key))
+                return
         with suppress(FileNotFoundError):
             self.status(key)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
@@ -342,10 +335,17 @@ class ObjectMedium:
         self.known.forget_below(key)
         self._writable(f"{key}/x")
         while paths := [one["path"] for _, one in zip(range(PAGE), self.listed(key), strict=False)]:
-            # Without the variable, a repeated request would meet another list.
-            self._remove_many(key, paths)
+            self._remove_paths(key, paths)
 
-    def _remove_many(self, key: str, paths: list[str]) -> None:
+    def remove_all(self, keys: Sequence[str]) -> None:
+        """Remove objects, many with one request."""
+        for start in range(0, len(keys), PAGE):
+            some = keys[start : start + PAGE]
+            for key in some:
+                self.known.forget(key)
+            self._remove_paths(some[0], [self._writable(key) for key in some])
+
+    def _remove_paths(self, key: str, paths: list[str]) -> None:
         with suppress(FileNotFoundError):
             self.send(key, "remove", lambda: obstore.delete(self.store, paths))
 

@@ -16,7 +16,6 @@ from reblock.errors import ChangedError
 from reblock.model.medium import Status
 from reblock.model.store import Flat
 from reblock.storage.media.handles import Closing
-from reblock.storage.media.requests import send
 
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
@@ -87,7 +86,7 @@ class ObjectHandle(Closing):
 
     def _send(self, request: Callable[[], None]) -> None:
         try:
-            send(self._medium.gate, self.key, "read", request)
+            self._medium.send(self.key, "read", request)
         except (FileExistsError, FileNotFoundError):
             self._medium.known.forget(self.key)
             raise ChangedError(f"{self.key} was replaced or removed while it was read") from None

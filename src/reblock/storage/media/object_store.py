@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -11,10 +10,9 @@ from typing import Any
 import obstore
 
 from reblock.errors import UsageError
+from reblock.storage.media.object_redirects import endpoint_of, without_redirects
 from reblock.storage.media.object_url import parse_options
 
-#: Names of options that are endpoints end like this.
-_ENDPOINTS = ("endpoint_url", "endpoint")
 _CLIENT = {"connect_timeout": "10s", "timeout": "600s"}
 _RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
 
@@ -44,15 +42,11 @@ class Pages:
 def open_store(root: str, options: Mapping[str, str]) -> Any:
     """A store of obstore."""
     config, client = parse_options(options)
-    endpoint = next((value for name, value in config.items() if name.endswith(_ENDPOINTS)), None)
-    if endpoint is None and root.startswith("s3://"):
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if root.startswith("az://"):
-        endpoint = endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT")
+    endpoint = endpoint_of(root, config)
     if (endpoint or "").startswith("http://"):
         client.setdefault("allow_http", "true")
     try:
-        client_options: Any = {**_CLIENT, **client}
+        client_options: Any = {**_CLIENT, **without_redirects(root, config, client)}
         settings: dict[str, Any] = {"client_options": client_options, "retry_config": _RETRIES, "config": config}
         return obstore.store.from_url(root, **settings)
     except Exception as error:  # noqa: BLE001 - the library has several kinds for wrong settings

@@ -45,16 +45,16 @@ def survey(medium: ObjectMedium, keys: Sequence[str]) -> list[Status | None]:
     while groups:
         alone += [key for some in groups if len(some) < _FEW_KEYS or not medium.lists for key in some]
         groups = [some for some in groups if len(some) >= _FEW_KEYS and medium.lists]
-        listed = _map(groups, lambda some: None if _is_wide(some) else _list(medium, some))
+        listed = together(groups, lambda some: None if _is_wide(some) else _list(medium, some))
         for seen in listed:
             found |= seen or {}
         groups = [part for some, seen in zip(groups, listed, strict=True) if seen is None for part in _divide(some)]
-    looked = _map(alone, lambda key: _look(medium, key))
+    looked = together(alone, lambda key: _look(medium, key))
     found |= {key: seen for key, seen in zip(alone, looked, strict=True) if seen is not None}
     return [found.get(key) for key in keys]
 
 
-def _map(some: Sequence[_One], function: Callable[[_One], _Result]) -> list[_Result]:
+def together(some: Sequence[_One], function: Callable[[_One], _Result]) -> list[_Result]:
     """The results of a function, in several threads if that pays."""
     if len(some) < 2:
         return [function(one) for one in some]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reblock.errors import CorruptError, DiskError, UsageError
 from reblock.model.medium import ReadHandle
+from reblock.model.upload import Upload
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.object_url import parse_options, split_object
 from reblock.storage.media.requests import RequestError, send
@@ -36,15 +38,25 @@ PART_BYTES, _MANY_PARTS = 8 << 20, 10_000
 #: The mark by which a file that a run has built is recognised.
 MARK = "reblockmark"
 #: Parts that are sent at once.
-_THREADS = 4
+MAX_AT_ONCE = 4
 _BLOCK_BYTES = 1 << 20
 
 
-def upload(medium: ObjectMedium, key: str, file: str, mark: str, *, replace: bool) -> int:
-    """Upload a local file under a key, with a mark; returns the number of parts.
+def count_requests(key: str, size: int) -> tuple[int, int]:
+    """The parts of the upload of a file, and its requests if none fails."""
+    if size <= PART_BYTES:
+        return 1, 2
+    parts = -(-size // part_bytes(size))
+    # Begin and complete, look for uploads that were left, and look at the result.
+    return parts, parts + (4 if key.startswith("s3://") else 2)
+
+
+def upload(medium: ObjectMedium, key: str, file: str, mark: str, *, replace: bool) -> Upload:
+    """Upload a local file under a key, with a mark.
 
     FileExistsError if there is an object that must not be replaced.
     """
+    began, sent = time.perf_counter(), medium.gate.sent
     with LOCAL.reader(file) as handle:
         size = handle.size()
         if size <= PART_BYTES:
@@ -59,7 +71,7 @@ def upload(medium: ObjectMedium, key: str, file: str, mark: str, *, replace: boo
     medium.known.forget(key)
     if (found := medium.status(key).size) != size:
         raise CorruptError(f"{key}: {found:,} bytes arrived of {size:,}")
-    return parts
+    return Upload(size, parts, medium.gate.sent - sent, time.perf_counter() - began)
 
 
 def mark_of(medium: ObjectMedium, key: str) -> str | None:
@@ -171,7 +183,7 @@ class PartUpload:
                     body = FilePart(handle, start, min(start + step, size))
                     return self._send_part(start // step + 1, body, upload)
 
-                with ThreadPoolExecutor(_THREADS, "reblock-upload") as threads:
+                with ThreadPoolExecutor(MAX_AT_ONCE, "reblock-upload") as threads:
                     futures = [threads.submit(send_part, start) for start in starts]
                     try:
                         parts = [future.result() for future in futures]
@@ -280,7 +292,7 @@ def _client(root: str, options: Mapping[str, str]) -> Any:
         "retries": {"total_max_attempts": 1},
         "connect_timeout": 10,
         "read_timeout": 120,
-        "max_pool_connections": _THREADS,
+        "max_pool_connections": MAX_AT_ONCE,
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
         "s3": {"addressing_style": "virtual" if _is_true(given.get("virtual_hosted_style_request")) else "path"},

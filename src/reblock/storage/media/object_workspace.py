@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from reblock.errors import DiskError, LockedError, ReblockError, UsageError, option
-from reblock.storage.media.keys import KeyWorkspace
+from reblock.storage.media.keys import KeyLog, KeyWorkspace
 from reblock.storage.media.object_lease import LEASE_SECONDS, Lease, LeaseTerms, document, read_lock, server_time
+from reblock.storage.media.small import RUN_FOLDER
 
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
@@ -40,6 +41,8 @@ class ObjectWorkspace(KeyWorkspace):
         super().__init__(medium, target)
         self._objects = medium
         self._lease: Lease | None = None
+        # While the lock is held, nobody else writes here: what a listing has shown stays true.
+        self._has_no_log = False
 
     # ---------------------------------------------------------------- the lock
     @property
@@ -80,7 +83,16 @@ class ObjectWorkspace(KeyWorkspace):
         terms = LeaseTerms(self.target, self.lock, told["owner"], self.lease_seconds)
         self._lease = Lease(self._objects, terms, told, tag, began)
         self._objects.hold(self.target, self._lease)
+        self._look_around()
         return self
+
+    def _look_around(self) -> None:
+        """Note, by one request, whether nothing but the lock is below the target: then nothing has to be looked for."""
+        if self.lock == f"{self.target}/{RUN_FOLDER}/lock":
+            below = self._objects.listed(self.target, most=2)
+            first = [f"{self._objects.name}/{one['path']}" for _, one in zip(range(2), below, strict=False)]
+            self._has_no_log = first == [self.lock]
+            self._objects.set_bare(self.target, self._has_no_log)
 
     def _take(self, told: dict[str, Any]) -> tuple[str, float]:
         """Replace a lock whose lease has expired; LockedError if it has not, or if another run was faster.
@@ -103,7 +115,9 @@ class ObjectWorkspace(KeyWorkspace):
             raise LockedError(f"{self.target} is being written by another run, which has just begun") from None
 
     def _probe(self) -> None:
-        """Raise UsageError if the store ignores conditions."""
+        """Raise UsageError if the store ignores conditions; what one run has found holds for the others."""
+        if self._objects.keeps_conditions:
+            return
         key = f"{self.folder}/probe-{uuid4().hex}"
         made = 0
         try:
@@ -123,6 +137,7 @@ class ObjectWorkspace(KeyWorkspace):
                 f"{self._medium.name} ignores conditional writes, so two runs could write one target: choose another "
                 f"store, or make sure that nobody else writes {self.target} and give {option('lock', False)}"
             )
+        self._objects.keeps_conditions = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -130,9 +145,11 @@ class ObjectWorkspace(KeyWorkspace):
         lease, self._lease = self._lease, None
         try:
             with suppress(ReblockError, OSError):
-                if not self.has_log:
+                if not self._has_no_log and not self.has_log:
                     self._remove_folder()
         finally:
+            self._has_no_log = False
+            self._objects.set_bare(self.target, False)
             if lease is not None:
                 lease.end()
             self._objects.hold(self.target, None, self.lock)
@@ -143,6 +160,76 @@ class ObjectWorkspace(KeyWorkspace):
             if f"{self.folder}/{name}" != self.lock:
                 self._medium.remove(f"{self.folder}/{name}")
                 self._medium.remove_folder(f"{self.folder}/{name}")
+
+    # ---------------------------------------------------------------- what is there
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a log."""
+        return not self._has_no_log and super().has_log
+
+    def find_log(self) -> KeyLog | None:
+        """The log of an earlier attempt."""
+        return None if self._has_no_log else super().find_log()
+
+    def segments(self) -> list[int]:
+        """Members that have a prefix."""
+        return [] if self._has_no_log else super().segments()
+
+    @property
+    def has_target(self) -> bool:
+        """Whether there are objects that no unfinished run has made."""
+        if self._objects.is_bare(self.target) or next(self._objects.listed(self.target, most=1), None) is None:
+            return self._is_object()
+        return super().has_target
+
+    def _has_objects(self) -> bool:
+        return self._is_object() if self._objects.is_bare(self.target) else super()._has_objects()
+
+    def is_published(self, identity: int) -> bool:
+        """Whether there is an array: the log says that it is complete only after its metadata was written."""
+        return self._published or super().is_published(identity)
+
+    def _is_object(self) -> bool:
+        with suppress(FileNotFoundError, DiskError):
+            self._objects.look(self.target)
+            return True
+        return False
+
+    def begin_log(self, line: bytes) -> KeyLog:
+        """A new log."""
+        if not self._has_no_log:
+            return super().begin_log(line)
+        self._has_no_log = False
+        log = KeyLog(self._medium, self.journal, is_new=True)
+        log.append(line, 0)
+        return log
+
+    def clear(self) -> list[str]:
+        """Remove scratch and log, and the unpublished array if there is a log that says that it is ours."""
+        if self._has_no_log:
+            return []
+        first, lock = f"{self.journal}/{0:08}", self.lock
+        found = [f"{self._objects.name}/{one['path']}" for one in self._objects.listed(self.folder)]
+        has_scratch = any(key.startswith(f"{self.scratch}/") for key in found)
+        removed = [self.scratch] if has_scratch else []
+        if first in found:
+            self.clear_array()
+            removed.insert(0, self.journal)
+        self._objects.remove_all([key for key in found if not key.startswith(f"{self.journal}/") and key != lock])
+        # Without its first line, there is no log.
+        self._objects.remove_all([key for key in found if key == first])
+        self._objects.remove_all([key for key in found if key.startswith(f"{self.journal}/") and key != first])
+        self._has_no_log = self._lease is not None
+        return removed
+
+    def clear_array(self) -> None:
+        """Remove everything below the target that is not the run's own, unless it was published."""
+        if not self._objects.is_bare(self.target) or self._published:
+            super().clear_array()
+            return
+        self._began = True
+        if self._is_object():
+            self._medium.remove(self.target)
 
     def check_place(self) -> None:
         """Raise StorageError if the lock was lost."""

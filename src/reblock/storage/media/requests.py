@@ -1,8 +1,9 @@
 """Requests to object stores: how many run at once, which failures are tried again, and what an error says.
 
 The number of requests at once begins small, grows by one with every few successes, and is halved when the server says
-that it is too busy. A failure that may pass is tried again after a random time that doubles. All requests that are sent
-here can be repeated: whole objects are written under one key, and conditional writes carry a mark of their own.
+that it is too busy. A failure that may pass is tried again after a random time that doubles, unless the run is to stop
+meanwhile. All requests that are sent here can be repeated: whole objects are written under one key, and conditional
+writes carry a mark of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TypeVar
 
-from reblock.errors import DiskError, ReblockError
+from reblock.errors import DiskError, ExternalError, ReblockError
 from reblock.storage.media.object_url import clean_url
+from reblock.storage.media.patience import pause, sending
 
 #: Requests at once: at first, and at most.
 _FIRST, MAX_REQUESTS = 4, 64
@@ -29,6 +31,10 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _ANY_CASE = re.IGNORECASE
 #: Status codes of failures that may pass, and those by which a server says that it is too busy.
 _PASSING, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504), (429, 503)
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+#: The address of the proxy of all hosts that are not the store's own: nobody can listen on port 0.
+NOWHERE = "127.0.0.1:0"
 
 #: What the library says about a failed connection, and what it means.
 _TROUBLES = (
@@ -53,12 +59,15 @@ class Gate:
         self._state = Condition()
         self._running = self._successes = 0
         self.limit = _FIRST
+        self.sent = 0
+        """Requests so far."""
 
     def __enter__(self) -> None:
         with self._state:
             while self._running >= self.limit:
                 self._state.wait()
             self._running += 1
+            self.sent += 1
 
     def __exit__(self, *_: object) -> None:
         with self._state:
@@ -94,24 +103,26 @@ def send(
     FileNotFoundError is an answer, and so is FileExistsError, which means that a condition was not met: another object
     is there. Every other failure is a DiskError.
     """
-    began, pause = time.monotonic(), _PAUSE
+    began, wait = time.monotonic(), _PAUSE
     while True:
         try:
-            with gate:
+            with gate, sending():
                 result = request()
         except ReblockError:
             raise
         except Exception as error:  # noqa: BLE001 - the library's classes say little, see `answer`
             code = status_code(error)
+            if is_redirect(error, code):
+                raise _redirected(key) from None
             if not may_pass(error, code):
                 raise answer(error, key, doing) from None
             if code in _BUSY:
                 gate.too_busy()
             most = seconds if code or silent_seconds is None else silent_seconds
-            if time.monotonic() - began + pause > most:
+            spread = wait * random.uniform(0.5, 1.5)  # noqa: S311 - spreads requests, protects nothing
+            if time.monotonic() - began + wait > most or not pause(spread):
                 raise answer(error, key, doing) from None
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads requests, protects nothing
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            wait = min(2 * wait, _LONGEST_PAUSE)
         else:
             gate.succeeded()
             return result
@@ -121,6 +132,18 @@ def status_code(error: BaseException) -> int:
     """The status code of a response, or 0 if there was none."""
     found = re.search(r"status code: (\d{3})", str(error))
     return int(found[1]) if found else 0
+
+
+def is_redirect(error: BaseException, code: int) -> bool:
+    """Whether a server leads elsewhere: the library does not follow, or finds the proxy that leads nowhere."""
+    return code in _REDIRECTS or re.search(rf"tcp connect error\W+{re.escape(NOWHERE)}\W", str(error)) is not None
+
+
+def _redirected(key: str) -> ExternalError:
+    return ExternalError(
+        f"{clean_url(key)}: the server leads to another one; redirects to other servers are not followed: if that one "
+        "can be trusted, name it as the endpoint, or set its region"
+    )
 
 
 def may_pass(error: BaseException, code: int) -> bool:

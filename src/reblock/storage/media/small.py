@@ -6,7 +6,7 @@ import errno
 import os
 
 from reblock.errors import DiskError, FormatError
-from reblock.model.medium import FILE, FOLDER, Medium
+from reblock.model.medium import FILE, FOLDER, Medium, Surveyor
 from reblock.model.roots import Roots
 from reblock.storage.media.files import disk_errors
 
@@ -53,7 +53,18 @@ def exists(medium: Medium, key: str) -> bool:
 
 def is_file(medium: Medium, key: str) -> bool:
     """Whether a key leads to an object with bytes."""
-    return _kind(medium, key) == FILE
+    if not isinstance(medium, Surveyor):
+        return _kind(medium, key) == FILE
+    # A look at an object takes one request; whether there is a folder instead would take another one.
+    try:
+        return medium.survey([key])[0] is not None
+    except DiskError:
+        return False
+
+
+def has_object(medium: Medium, key: str) -> bool:
+    """Whether an object has this key, or a broken link; on a store, by one request."""
+    return is_file(medium, key) if isinstance(medium, Surveyor) else exists(medium, key)
 
 
 def is_folder(medium: Medium, key: str) -> bool:

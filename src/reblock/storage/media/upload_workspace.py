@@ -29,6 +29,7 @@ from uuid import uuid4
 
 from reblock.errors import DiskError, ReblockError, UsageError, option
 from reblock.model.medium import FOLDER
+from reblock.model.upload import Upload
 from reblock.storage.media.keys import KeyLog
 from reblock.storage.media.object_upload import PartUpload, mark_of, upload
 from reblock.storage.media.object_workspace import ObjectWorkspace
@@ -63,6 +64,7 @@ class UploadWorkspace(ObjectWorkspace):
         self._note = f"{self.folder}/{_BUILDING}"
         self._private: PrivateFolder | None = None
         self._mark = ""
+        self.uploaded: Upload | None = None
         name = hashlib.blake2b(self.target.encode(), digest_size=8).hexdigest()
         self._go_to(os.path.join(os.path.abspath(folder or _lasting()), f".reblock-build-{name}"))
 
@@ -205,7 +207,7 @@ class UploadWorkspace(ObjectWorkspace):
                 raise FileExistsError(self.target)
             if self._medium.status(self.target).kind == FOLDER:
                 self._medium.remove_folder(self.target)
-        upload(self._objects, self.target, self.array, self._mark, replace=replace)
+        self.uploaded = upload(self._objects, self.target, self.array, self._mark, replace=replace)
         self._published = True
 
     def remove(self, *, finished: bool = False) -> list[str]:

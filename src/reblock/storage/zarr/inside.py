@@ -9,7 +9,7 @@ from typing import Any
 from reblock.model.medium import FOLDER, Medium
 from reblock.storage.checks import load_json
 from reblock.storage.media.files import disk_errors
-from reblock.storage.media.small import exists
+from reblock.storage.media.small import has_object
 from reblock.storage.records import MEMBER
 from reblock.storage.zarr.files import encode_json
 from reblock.storage.zarr.tree import CONSOLIDATED, ZMETADATA
@@ -19,9 +19,9 @@ _V2_FILES = (".zgroup", ".zarray", ".zattrs")
 
 def group_version(path: str, medium: Medium) -> int | None:
     """The version of the zarr group at a path; None if there is none."""
-    if exists(medium, os.path.join(path, "zarr.json")):
+    if has_object(medium, os.path.join(path, "zarr.json")):
         return 3 if load_json(os.path.join(path, "zarr.json"), medium=medium).get("node_type") == "group" else None
-    return 2 if exists(medium, os.path.join(path, ".zgroup")) else None
+    return 2 if has_object(medium, os.path.join(path, ".zgroup")) else None
 
 
 def announce(path: str, medium: Medium) -> None:
@@ -29,7 +29,7 @@ def announce(path: str, medium: Medium) -> None:
     name, folder = os.path.basename(path), os.path.dirname(path)
     while folder and folder != os.path.dirname(folder) and (version := group_version(folder, medium)) is not None:
         file = os.path.join(folder, "zarr.json" if version == 3 else ZMETADATA)
-        if exists(medium, file):
+        if has_object(medium, file):
             document = load_json(file, medium=medium)
             copy = document.get(CONSOLIDATED) if version == 3 else document
             if isinstance(copy, dict) and isinstance(copy.get("metadata"), dict):
@@ -81,5 +81,5 @@ def _nodes(name: str, path: str, medium: Medium) -> Iterator[str]:
 def _documents(folder: str, version: int, medium: Medium) -> Iterator[tuple[str, dict[str, Any]]]:
     for file in ("zarr.json",) if version == 3 else _V2_FILES:
         path = os.path.join(folder, file)
-        if exists(medium, path):
+        if has_object(medium, path):
             yield file, load_json(path, medium=medium)

@@ -10,7 +10,7 @@ from reblock.model.medium import FOLDER, Medium
 from reblock.model.roots import Roots
 from reblock.storage.checks import load_json, show
 from reblock.storage.media.files import disk_errors
-from reblock.storage.media.small import exists
+from reblock.storage.media.small import has_object
 from reblock.storage.records import RECORD_FILE
 from reblock.storage.zarr.meta import Meta, parse_v2, parse_v3
 
@@ -24,16 +24,16 @@ _LONG_BYTES = 1024
 def read_array(medium: Medium, folder: str, roots: Roots | None) -> Meta | None:
     """The array in a folder, or None."""
     path = os.path.join(folder, "zarr.json")
-    if exists(medium, path):
+    if has_object(medium, path):
         document = load_json(path, roots, medium=medium)
         if document.get("node_type") == "group" and document.get("zarr_format") == 3:
             return None
         return parse_v3(document, where=path)
     path = os.path.join(folder, ".zarray")
-    if not exists(medium, path):
+    if not has_object(medium, path):
         return None
     attributes, record = (
-        load_json(beside, roots, medium=medium) if exists(medium, beside) else {}
+        load_json(beside, roots, medium=medium) if has_object(medium, beside) else {}
         for beside in (os.path.join(folder, name) for name in (".zattrs", RECORD_FILE))
     )
     return parse_v2(load_json(path, roots, medium=medium), attributes, where=path, record=record)
@@ -41,14 +41,14 @@ def read_array(medium: Medium, folder: str, roots: Roots | None) -> Meta | None:
 
 def is_group(medium: Medium, folder: str) -> bool:
     """Whether a folder has the metadata of a group, or of an array of v3."""
-    return any(exists(medium, os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
+    return any(has_object(medium, os.path.join(folder, name)) for name in ("zarr.json", ".zgroup"))
 
 
 def _is_array(medium: Medium, folder: str, roots: Roots | None) -> bool:
-    if exists(medium, os.path.join(folder, ".zarray")):
+    if has_object(medium, os.path.join(folder, ".zarray")):
         return True
     path = os.path.join(folder, "zarr.json")
-    return exists(medium, path) and load_json(path, roots, medium=medium).get("node_type") == "array"
+    return has_object(medium, path) and load_json(path, roots, medium=medium).get("node_type") == "array"
 
 
 def arrays_below(medium: Medium, folder: str, roots: Roots | None) -> Iterator[str]:

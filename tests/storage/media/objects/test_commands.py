@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ import reblock
 from reblock.cli.application import application
 from reblock.errors import Interrupted
 from reblock.storage.media.registry import connect, connect_all
+from s3_proxy import Proxy
 from s3_server import BUCKET, SECRET, S3Server, options_for
 
 DATA = np.random.default_rng(4).integers(0, 60000, (16, 24, 20), "u2")
@@ -124,7 +127,7 @@ def test_failures_are_one_quick_line(
     s3: S3Server, bucket: str, here: Path, changed: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A server that has never answered is tried for some seconds: not in each of these commands.
-    monkeypatch.setattr("reblock.storage.media.object.MAX_FIRST_SECONDS", 0.2)
+    monkeypatch.setattr("reblock.storage.media.object_connection.MAX_FIRST_SECONDS", 0.2)
     options = {**options_for(s3.endpoint), **changed}
     url = bucket.replace(f"s3://{BUCKET}/", f"s3://{options.pop('bucket', BUCKET)}/")
     for command in (
@@ -144,6 +147,28 @@ def test_failures_are_one_quick_line(
         assert not any(secret in result.output for secret in (SECRET, "wrong-secret-word"))
     assert not (here / "y.npy").exists()
     assert s3.keys(bucket.removeprefix(f"s3://{BUCKET}/")) == set(), "nothing is half published"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/cmdline"), reason="the system does not show command lines")
+def test_other_users_see_no_secrets_in_the_command_line(s3: S3Server, bucket: str, here: Path) -> None:
+    """As `ps` shows it, while the command runs."""
+    assert (here / "x.npy").exists()
+    with Proxy(s3.port) as proxy:
+        proxy.silent = True
+        options = [f"--storage-option={name}={value}" for name, value in options_for(proxy.endpoint).items()]
+        words = [*options, "--storage-option", "aws_session_token=my-token", "--json"]
+        with subprocess.Popen([sys.executable, "-m", "reblock", "info", f"{bucket}/a.zarr", *words]) as process:
+            try:
+                end = time.monotonic() + 60
+                while not proxy.counts and time.monotonic() < end:
+                    time.sleep(0.02)
+                shown = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            finally:
+                process.kill()
+    assert proxy.counts, "it was called with the options"
+    assert b"aws_secret_access_key=*" in shown
+    assert SECRET.encode() not in shown
+    assert b"my-token" not in shown
 
 
 def test_options_that_are_wrong(here: Path) -> None:

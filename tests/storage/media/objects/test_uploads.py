@@ -113,6 +113,28 @@ def big(tmp_path: Path) -> Path:
     return tmp_path / "big.npy"
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_the_upload_is_priced_and_counted(tmp_path: Path, bucket: str, s3: S3Server) -> None:
+    """Bytes, parts and requests of an uncompressed file are those that the plan says; the device is the local one."""
+    with Proxy(s3.port) as proxy:
+        connect(f"s3://{BUCKET}", options_for(proxy.endpoint))
+        job = reblock.plan(big(tmp_path), f"{bucket}/y.npy", memory="16MiB")
+        planned = job.to_json()["upload"]
+        assert "s3" not in job.decision.problem.devices[-1].name
+        before = proxy.counts.copy()
+        report = reblock.run(job)
+        sent = proxy.counts - before
+    connect(f"s3://{BUCKET}", s3.options)
+    done = report.to_json()["uploaded"]
+    assert planned["parts"] == done["parts"] == 3
+    assert planned["requests"] == done["requests"] == 7
+    assert 0 <= done["bytes"] - planned["bytes"] < 4096, "the header of the file"
+    assert any("uploaded: 12" in note and "MiB in 3 parts, 7 requests" in note for note in report.notes)
+    assert "in 3 parts, 7 requests" in " ".join(job.explain().split())
+    assert sent["PUT other"] >= 3
+    assert reblock.plan(big(tmp_path), f"{bucket}/y.zarr").upload is None
+
+
 @pytest.mark.faults
 @pytest.mark.usefixtures("small_parts")
 def test_parts_under_trouble(tmp_path: Path, bucket: str, s3: S3Server) -> None:

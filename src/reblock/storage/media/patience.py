@@ -1,0 +1,60 @@
+"""Patience with servers: a run that is to stop repeats no failing request, and it is known which one holds it up.
+
+Requests are sent by many threads, far from whoever wants the run to stop. So the question whether the run is still
+wanted is kept here, for the whole process: while several runs are active, one that is wanted is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+
+#: Seconds between two looks during a pause.
+_SLICE_SECONDS = 0.1
+
+_cancelled: list[Callable[[], bool]] = []
+_sent: dict[int, float] = {}
+
+
+@contextmanager
+def waiting(cancelled: Callable[[], bool]) -> Iterator[None]:
+    """While inside, requests that fail are repeated until `cancelled` returns true."""
+    _cancelled.append(cancelled)
+    try:
+        yield
+    finally:
+        _cancelled.remove(cancelled)
+
+
+def is_over() -> bool:
+    """Whether all runs of this process are to stop."""
+    return bool(_cancelled) and all(cancelled() for cancelled in list(_cancelled))
+
+
+def pause(seconds: float) -> bool:
+    """Wait; returns early, with False, if all runs are to stop."""
+    end = time.monotonic() + seconds
+    while not is_over():
+        left = end - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(left, _SLICE_SECONDS))
+    return False
+
+
+@contextmanager
+def sending() -> Iterator[None]:
+    """Note that this thread waits for a response."""
+    me = get_ident()
+    _sent[me] = time.monotonic()
+    try:
+        yield
+    finally:
+        _sent.pop(me, None)
+
+
+def oldest_request() -> float | None:
+    """When the request was sent that waits for its response for the longest time; None if there is none."""
+    return min(list(_sent.values()), default=None)
