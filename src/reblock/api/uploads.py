@@ -1,4 +1,4 @@
-"""Uploads: a single file for an object store is built locally, and its upload is a cost of its own."""
+"""Uploads: what it costs to upload a single file that was built locally for an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as other users of the machine see it, in `ps`: without the values of storage options and logins.
+"""Hide storage options and logins in the command line that other users of the machine see in `ps`.
 
 Linux shows the memory in which the kernel has put the words. Python has its own copies, so ours can be overwritten.
 """

@@ -1,4 +1,4 @@
-"""Upload: what it takes to bring a finished file into an object store."""
+"""Upload: the parts, requests and seconds that bring a finished file into an object store."""
 
 from __future__ import annotations
 

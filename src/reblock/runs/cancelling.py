@@ -1,4 +1,4 @@
-"""Cancelling: a run that is to stop does not wait for a store that fails, and such a failure is an interruption."""
+"""Cancelling: a cancelled run does not wait for a failing store, and reports an interruption instead of the failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settling: arrays that are written become durable and are closed, if possible while the next ones are made.
+"""Settling: make written arrays durable and close them, if possible while the next ones are made.
 
 The memory of an array is free when its last box is written; only the disk is still busy with it ::
 

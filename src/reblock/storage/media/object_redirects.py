@@ -1,4 +1,4 @@
-"""Redirects of object stores: none leads to another host, and no server is used that begins with one.
+"""Redirects of object stores: none is followed to another host, and a server that begins with one is refused.
 
 obstore follows redirects, and nothing tells it not to. But it can send all requests through a proxy, except those to
 some hosts ::

@@ -1,6 +1,6 @@
-"""Patience with servers: a run that is to stop repeats no failing request, and it is known which one holds it up.
+"""Patience with servers: a cancelled run repeats no failing request, and knows which request delays its end.
 
-Requests are sent by many threads, far from whoever wants the run to stop. So the question whether the run is still
+Requests are sent by many threads, far from the code that cancels a run. So the question whether the run is still
 wanted is kept here, for the whole process: while several runs are active, one that is wanted is enough.
 """
 
