@@ -135,6 +135,12 @@ class S3Server:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def remove(self) -> None:
         """Stop it, and remove its data."""
         self.stop()

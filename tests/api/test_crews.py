@@ -19,6 +19,7 @@ import pytest
 import reblock
 from reblock.errors import ReblockError, UsageError
 from reblock.planner import share
+from reblock.storage.media.memory import MEMORY
 
 DATA = np.random.default_rng(0).integers(0, 60000, (48, 60, 64), "<u2")
 
@@ -149,6 +150,8 @@ def test_what_one_process_must_write_is_refused(source: Path, pool: Executor, tm
     [
         ({"workers": 2, "cluster": "local:2"}, "one of them"),
         ({"workers": 1000}, "256"),
+        ({"workers": 0}, "256"),
+        ({"cluster": ""}, "tcp://HOST:PORT"),
         ({"cluster": "somewhere"}, "tcp://HOST:PORT"),
         ({"cluster": "local:many"}, "local:N"),
         ({"cluster": "tcp://127.0.0.1:9"}, "does not answer"),
@@ -187,3 +190,83 @@ def test_tasks_are_cut_for_workers(workers: int, before: tuple[int, ...], after:
 
     check(plan, problem)
     assert plan.memory_bytes <= problem.memory_bytes
+
+
+# ---------------------------------------------------------------- runs that are stopped
+SLOW: dict[str, Any] = {"chunks": (4, 6, 8), "codec": "zstd:19", "memory": "256KiB", "device": "nvme"}
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of the last write of all files."""
+    found = [Path(where, name) for where, _, names in os.walk(folder) for name in names]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+def stop(source: Path, folder: Path, name: str = "a.zarr", after: int = 100, **crew: Any) -> tuple[Any, int]:
+    """Cancel a run when some files are written; the error, and the finished boxes of its journal."""
+    array = folder / f".{name}.reblock" / "array"
+    job = reblock.plan(source, folder / name, **SLOW)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        reblock.run(job, cancelled=lambda: len(files(array)) > after, **crew)
+    # When the lock is released, nobody writes any more.
+    before = files(folder)
+    sleep(0.5)
+    assert files(folder) == before
+    assert sorted(os.listdir(folder / f".{name}.reblock")) == ["array", "journal", "lock"]
+    return caught.value, reblock.status(folder / name).finished_boxes
+
+
+def check_resumed(source: Path, target: Path | str, finished: int) -> None:
+    assert finished > 0
+    report = reblock.run(reblock.plan(source, target, **SLOW))
+    assert report.resumed_boxes == finished
+    assert report.digest == reblock.verify(source, target).source_digest
+
+
+def test_a_crew_that_is_stopped(source: Path, tmp_path: Path) -> None:
+    """Workers end the boxes in flight at once, and what they have finished of their shares is journalled."""
+    error, finished = stop(source, tmp_path, workers=2)
+    assert "resume" in str(error)
+    # One share has 120 boxes, so these are parts of shares.
+    written = len(files(tmp_path / ".a.zarr.reblock" / "array" / "c"))
+    assert written - 4 <= finished <= written
+    check_resumed(source, tmp_path / "a.zarr", finished)
+
+
+def test_a_foreign_executor_that_is_stopped(source: Path, pool: Executor, tmp_path: Path) -> None:
+    """It cannot be told to stop, but its workers see that the fence is gone."""
+    _, finished = stop(source, tmp_path, executor=pool)
+    check_resumed(source, tmp_path / "a.zarr", finished)
+
+
+def test_a_dask_cluster_that_is_stopped(source: Path, tmp_path: Path, memory_folder: str) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        _, finished = stop(source, tmp_path, executor=client)
+        check_resumed(source, tmp_path / "a.zarr", finished)
+        # A target without a fence: the workers are told.
+        job = reblock.plan(source, f"{memory_folder}/a.zarr", **SLOW)
+        with pytest.raises(KeyboardInterrupt):
+            reblock.run(job, executor=client, cancelled=lambda: MEMORY.used_bytes(memory_folder) > DATA.nbytes // 10)
+    check_resumed(source, f"{memory_folder}/a.zarr", reblock.status(f"{memory_folder}/a.zarr").finished_boxes)
+
+
+def test_workers_stop_when_another_process_takes_over(source: Path, pool: Executor, tmp_path: Path) -> None:
+    """Somebody has removed the fence: the run stops too, and can be resumed."""
+    folder = tmp_path / ".a.zarr.reblock"
+
+    def take_over() -> None:
+        while len(files(folder)) < 100:
+            sleep(0.001)
+        for path in folder.glob("crew-*"):
+            path.unlink()
+
+    thief = Thread(target=take_over)
+    thief.start()
+    with pytest.raises(reblock.StorageError, match="was stopped, or another process has taken over"):
+        reblock.run(reblock.plan(source, tmp_path / "a.zarr", **SLOW), executor=pool)
+    thief.join()
+    check_resumed(source, tmp_path / "a.zarr", reblock.status(tmp_path / "a.zarr").finished_boxes)

@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import reblock
@@ -223,3 +224,75 @@ def test_dasks_own_security(volume: Path, tmp_path: Path) -> None:
             one.wait()
     assert reblock.verify(volume, tmp_path / "a.zarr").equal
     assert not (tmp_path / "b.zarr").exists()
+
+
+# ---------------------------------------------------------------- callers that are stopped or killed
+def workers_below(pid: int) -> list[psutil.Process]:
+    """The worker processes of a command, however they were started."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [one for one in below if "resource_tracker" not in " ".join(one.cmdline())]
+
+
+def begin(volume: Path, folder: Path, *crew: str) -> subprocess.Popen[str]:
+    """A command that has written some files."""
+    words = ["run", str(volume), str(folder / "a.zarr"), "--chunks", "4,10,8", "--codec", "zstd:19", *crew]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "reblock", *words, "--memory", "512KiB", "--device", "nvme"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    array = folder / ".a.zarr.reblock" / "array"
+    until = monotonic() + 120
+    while sum(len(names) for *_, names in os.walk(array)) < 300 and monotonic() < until and command.poll() is None:
+        sleep(0.01)
+    return command
+
+
+@pytest.mark.parametrize("crew", [("--workers", "2"), ("--cluster", "local:2")])
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_stopped_stops_its_workers(
+    volume: Path, tmp_path: Path, crew: tuple[str, ...], way: signal.Signals
+) -> None:
+    """As a terminal does it with Ctrl-C: all processes of the group get the signal."""
+    command = begin(volume, tmp_path, *crew)
+    began = monotonic()
+    os.killpg(command.pid, way)
+    _, words = command.communicate(timeout=120)
+    print(f"{' '.join(crew)}, {way.name}: ended after {monotonic() - began:.1f} s")
+    assert command.returncode == 130, words
+    assert "Traceback" not in words
+    assert "resume" in words
+    finished = reblock.status(tmp_path / "a.zarr").finished_boxes
+    assert finished > 200
+    report = reblock.run(reblock.plan(volume, tmp_path / "a.zarr", chunks=(4, 10, 8), codec="zstd:19", memory="512KiB"))
+    assert report.resumed_boxes == finished
+    assert report.digest == reblock.verify(volume, tmp_path / "a.zarr").source_digest
+
+
+@pytest.mark.parametrize("crew", [("--workers", "2"), ("--cluster", "local:2")])
+@pytest.mark.parametrize("then", ["resume", "clean"])
+def test_a_command_that_is_killed_leaves_nobody_who_writes(
+    volume: Path, tmp_path: Path, crew: tuple[str, ...], then: str
+) -> None:
+    """Whoever takes over waits until the workers of the killed run have stopped."""
+    command = begin(volume, tmp_path, *crew)
+    workers = workers_below(command.pid)
+    assert len(workers) >= 2
+    command.kill()
+    command.wait()
+    command.communicate()
+    done = subprocess.run(
+        [sys.executable, "-m", "reblock", then, str(tmp_path / "a.zarr")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if then == "resume":
+        assert reblock.verify(volume, tmp_path / "a.zarr", reader="library").equal
+    sleep(1)
+    assert os.listdir(tmp_path) == (["a.zarr"] if then == "resume" else [])
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive

@@ -301,3 +301,74 @@ def test_a_file_system_can_be_synced_or_says_that_it_cannot(tmp_path: Path) -> N
     assert durable.sync_file_system(str(tmp_path)) in (True, False)
     with pytest.raises(DiskError):
         durable.sync_file_system(str(tmp_path / "nowhere"))
+
+
+# ---------------------------------------------------------------- boxes of worker processes
+def settled(ledger: GroupCommit, *boxes: int) -> None:
+    """Record boxes that a worker has made durable, in any order."""
+    numbers = np.array(boxes, np.uint64)
+    sums = np.stack([numbers, numbers], axis=1)
+    ledger.settle(0, numbers, np.full(len(boxes), 10, np.uint64), sums, np.stack([numbers + 1] * 4, axis=1))
+
+
+def test_shares_that_come_back_together_are_one_line(journal: Journal, side: Destination) -> None:
+    looks: list[int] = []
+    with GroupCommit(journal, most_bytes=1 << 30, unchanged=lambda: looks.append(1)) as ledger:
+        ledger.watch(0, side)
+        settled(ledger, 3, 1)
+        settled(ledger, 7)
+        ledger.record(0, [write(side, 2)])
+        settled(ledger, 0, 5)
+        # Nothing counts before its line is durable.
+        assert boxes_of(reopened(journal)) == []
+        ledger.flush()
+        assert boxes_of(reopened(journal)) == [0, 1, 2, 3, 5, 7]
+        assert ledger.commits == len(looks) == 1
+        assert ledger.total(0) == Sums(18, 18)
+    (line,) = reopened(journal).groups()
+    assert line.sums is not None
+    assert line.sums[:, 0].tolist() == [0, 1, 2, 3, 5, 7]
+
+
+def test_shares_are_recorded_while_others_come_back(journal: Journal, side: Destination) -> None:
+    """A slow journal has few lines, and delays nobody: the next shares wait for the line that is being written."""
+    append, slow = journal.log.append, threading.Event()
+
+    def wait(line: bytes, after: int) -> None:
+        slow.wait(10)
+        append(line, after)
+
+    journal.log.append = wait  # type: ignore[method-assign]
+    with GroupCommit(journal, most_bytes=1 << 30) as ledger:
+        ledger.watch(0, side)
+        settled(ledger, 0)
+        flushing = threading.Thread(target=ledger.flush)
+        flushing.start()
+        for number in range(1, 1000):
+            settled(ledger, number)
+        assert boxes_of(reopened(journal)) == []
+        slow.set()
+        flushing.join()
+    assert boxes_of(reopened(journal)) == list(range(1000))
+    assert ledger.commits <= 3
+
+
+def test_what_workers_return_is_bounded(journal: Journal, side: Destination, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "MOST_BOXES", 4)
+    with GroupCommit(journal, most_bytes=1 << 30) as ledger:
+        ledger.watch(0, side)
+        for start in range(0, 40, 4):
+            settled(ledger, *range(start, start + 4))
+    assert boxes_of(reopened(journal)) == list(range(40))
+    assert ledger.commits >= 5
+
+
+def test_a_source_that_changes_ends_what_workers_return(journal: Journal, side: Destination) -> None:
+    def changed() -> None:
+        raise FormatError("changed")
+
+    ledger = GroupCommit(journal, most_bytes=1, unchanged=changed)
+    ledger.watch(0, side)
+    with pytest.raises(FormatError, match="changed"), ledger:
+        settled(ledger, 1)
+    assert boxes_of(reopened(journal)) == []

@@ -429,3 +429,50 @@ def test_the_command_line(source: Path, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         task = json.loads(done.stdout)["array_task"]
         assert (task["member"], task["published"]) == (number, number == 3)
+
+
+# ---------------------------------------------------------------- after the end
+@pytest.mark.parametrize(("name", "wanted"), TARGETS)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_member_that_is_started_again_after_the_end(
+    source: Path, tmp_path: Path, name: str, wanted: dict[str, Any], overwrite: bool
+) -> None:
+    """A batch system may requeue a member whose work is published; formats without a record are compared."""
+    target = f"{tmp_path}/{name}"
+    for number in range(2):
+        member(source, target, f"{number}/2", **wanted)
+    before = reblock.verify(source, target, transpose=wanted.get("transpose"))
+    assert before.equal
+    report = member(source, target, "1/2", overwrite=overwrite, **wanted)
+    assert report.array_task["published"]
+    assert report.write_boxes == 0
+    assert any("is already complete" in note for note in report.notes)
+    assert os.listdir(tmp_path) == [name.strip("/")]
+
+
+def test_a_target_that_holds_something_else_is_not_taken_for_complete(source: Path, tmp_path: Path) -> None:
+    other = DATA.copy()
+    other[-1, -1, -1] ^= 1
+    np.save(tmp_path / "y.npy", other)
+    # The first member's part is the same. The last one's is not.
+    report = member(source, tmp_path / "y.npy", "0/2", memory="64KiB")
+    assert report.array_task["published"]
+    for kept in (other, other.astype("<u4"), other[:-1]):
+        np.save(tmp_path / "y.npy", kept)
+        with pytest.raises(TargetExistsError, match="does not say which job made it"):
+            member(source, tmp_path / "y.npy", "1/2", memory="64KiB")
+        assert np.array_equal(np.load(tmp_path / "y.npy"), kept)
+    # Members that replace it agree that it is to be replaced.
+    np.save(tmp_path / "y.npy", other)
+    reports = [member(source, tmp_path / "y.npy", f"{number}/2", memory="64KiB", overwrite=True) for number in (0, 1)]
+    assert [one.array_task["published"] for one in reports] == [False, True]
+    assert np.array_equal(np.load(tmp_path / "y.npy"), DATA)
+
+
+def test_the_command_of_a_member_that_is_started_again(source: Path, tmp_path: Path) -> None:
+    words = ["run", str(source), str(tmp_path / "y.npy"), "--dtype", "i4", "--array-task"]
+    for number in (0, 1, 0):
+        found = CliRunner().invoke(application, [*words, f"{number}/2"])
+        assert found.exit_code == 0, found.output
+    assert "already complete" in found.output
+    assert os.listdir(tmp_path) == ["y.npy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from reblock.model.shares import MAX_SHARES, share_size
 from reblock.planner import choose
 from reblock.simulation import Scenario, Stragglers, simulate
 from reblock.simulation.events import carry_out
+from reblock.simulation.host import speeds
 from reblock.simulation.shares import Lot, Stretch, stretches_of
 from reblock.simulation.tasks import TaskCounts
 from reblock.simulation.worker import Worker
@@ -146,7 +148,7 @@ def test_prefixes_are_limited_one_by_one() -> None:
     assert apart.seconds == pytest.approx(1.0)
     assert apart.hot_spots == ()
     later = carry_out(replace(spread([(0, 1), (1, 2), (5, 7)], 100), record_seconds=3.0), replace(scenario, workers=1))
-    assert later.seconds == pytest.approx(10.0)
+    assert later.seconds == pytest.approx(6.0)
     huge = carry_out(spread([(0, 2**61), (2**61, 2**62), (0, 2**62)], 100), scenario)
     assert huge.seconds == pytest.approx(1.0)
 
@@ -166,20 +168,51 @@ def test_first_indices_are_prefixes() -> None:
     assert all(0 <= low < high <= 10 for one in stretch.lots for low, high in (one.read_prefixes, one.write_prefixes))
 
 
-def test_shares_are_recorded_one_after_the_other() -> None:
-    """With many workers, the process that records what they have finished decides how long the run takes."""
+def test_shares_are_recorded_together() -> None:
+    """Workers go on while what they have finished is recorded; only the last group is waited for."""
     some = replace(lots([1.0] * 40), record_seconds=0.5)
-    assert carry_out(some, FREE).seconds == pytest.approx(40.5)
-    many = carry_out(some, replace(FREE, workers=20))
-    assert many.seconds == pytest.approx(1 + 40 * 0.5)
-    assert many.busy_seconds == pytest.approx(40)
-    assert carry_out(some, replace(FREE, workers=2)).seconds == pytest.approx(21)
-    # The first 20 of 200 shares end after a second; then one worker after the other gets another share.
-    longer = carry_out(replace(lots([1.0] * 200), record_seconds=0.5), replace(FREE, workers=20))
-    assert longer.seconds == pytest.approx(1 + 200 * 0.5)
+    for workers, seconds in ((1, 40.5), (2, 20.5), (20, 2.5)):
+        found = carry_out(some, replace(FREE, workers=workers))
+        assert found.seconds == pytest.approx(seconds)
+        assert found.busy_seconds == pytest.approx(40)
     failing = carry_out(some, replace(FREE, workers=20, failure_rate=0.3, retries=100))
     assert failing.completes
-    assert failing.seconds >= 20
+    assert failing.seconds > 2.5
+
+
+# ---------------------------------------------------------------- hosts
+def shared(count: int, working: float, **scenario: Any) -> float:
+    """Seconds of shares that need all cores of a host for a part of their time."""
+    made = lots([1.0] * count)
+    made = replace(made, lots=[replace(one, working_seconds=working) for one in made.lots], requests=4)
+    return carry_out(made, replace(FREE, **scenario)).seconds
+
+
+def test_workers_that_share_cores_wait_for_each_other() -> None:
+    apart = shared(40, 0.3, workers=4)
+    together = [shared(40, working, workers=4, per_host=4, cores=2) for working in (0.0, 0.1, 0.3, 1.0)]
+    assert apart == together[0] == pytest.approx(10)
+    assert together == sorted(together)
+    # 40 shares of a second in which all cores are busy take that long, however many workers there are.
+    assert together[-1] == pytest.approx(40, rel=0.02)
+    # Neither the cores nor the waits can be beaten.
+    assert 40 * 0.3 <= together[2] <= 40
+    assert shared(40, 0.3, workers=4, per_host=2, cores=2) < together[2]
+    assert shared(40, 0.3, workers=1, per_host=4, cores=2) == pytest.approx(40)
+
+
+def test_queues_of_one_core_follow_the_theory() -> None:
+    """Two customers of a station and a delay have, with demand d and delay z, X = 2 / (z + d (1 + d / (z + d)))."""
+    alone, both, three = speeds(3, 1, 0.5, 1)
+    assert alone == 1
+    assert both == pytest.approx(2 / (0.5 + 0.5 * (1 + 0.5)) / 2)
+    assert three < both
+    assert speeds(4, 16, 0.0, 2) == [1.0] * 4
+    for cores in (1, 2, 8):
+        found = speeds(64, 4, 0.2, cores)
+        assert found == sorted(found, reverse=True)
+        # All cores are busy in the end.
+        assert found[-1] * 64 * 0.2 == pytest.approx(1, rel=0.02)
 
 
 # ---------------------------------------------------------------- failures and stragglers

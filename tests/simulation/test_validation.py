@@ -1,12 +1,14 @@
 """Simulated runs take as long as real ones: S3 through a proxy that delays each request by 50 ms.
 
 Server, proxy, workers and whatever else runs share the cores, so requests take longer than these 50 ms, and the longer
-the more workers there are. The prediction uses the latency of a request during the run; that for a device that was
-measured before the run, by requests of the same sizes, is printed beside it (`-s`).
+the more workers there are. The forecast uses only what was measured before the run, by requests of the same sizes:
+their latency, and the processor time that each takes. What it would be with the latency during the run is printed
+beside it (`-s`).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -15,10 +17,12 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import reblock
 import s3_server
+from reblock.api.machine import cores
 from reblock.cost import PRESETS
 from reblock.engine import Report
 from reblock.model import Device
@@ -71,26 +75,36 @@ def pools() -> Iterator[Pools]:
         one.shutdown()
 
 
-def latency(request: Callable[[int], Any], count: int = 48) -> float:
-    """Seconds of a request, of which DEPTH are under way."""
+def probe(server: s3_server.S3Server, request: Callable[[int], Any], count: int = 48) -> tuple[float, float]:
+    """Seconds of a request, of which DEPTH are under way, and processor seconds of client, proxy and server."""
     with ThreadPoolExecutor(DEPTH) as threads:
         list(threads.map(request, range(DEPTH)))
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), processor_seconds(server)
         list(threads.map(request, range(count)))
-        return (time.perf_counter() - began) * DEPTH / count
+        taken = time.perf_counter() - began
+        return taken * DEPTH / count, (processor_seconds(server) - worked) / count
 
 
-def measured_device(endpoint: str, size: int) -> Device:
+def processor_seconds(server: s3_server.S3Server) -> float:
+    """Processor time of this process, which has the client and the proxy, and of the server."""
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in (os.getpid(), server.pid))
+
+
+def measured_device(server: s3_server.S3Server, endpoint: str, size: int) -> Device:
+    """The store as one client sees it before the run, and what a request takes of the cores that all of them share."""
     obstore = pytest.importorskip("obstore")
     store = obstore.store.from_url(BUCKET, config=s3_server.options_for(endpoint), client_options={"allow_http": True})
     body = bytes(size)
-    put = latency(lambda number: obstore.put(store, f"probe/{number}", body, use_multipart=False))
-    get = latency(lambda number: bytes(obstore.get(store, f"probe/{number}").bytes()))
+    put, making = probe(server, lambda number: obstore.put(store, f"probe/{number}", body, use_multipart=False))
+    get, visiting = probe(server, lambda number: bytes(obstore.get(store, f"probe/{number}").bytes()))
+    preset = PRESETS["s3"]
     return replace(
-        PRESETS["s3"],
+        preset,
         open_seconds=get,
         seek_seconds=get,
         create_seconds=max(put - get, 0.0),
+        visit_seconds=preset.visit_seconds + visiting / cores(),
+        make_seconds=preset.make_seconds + max(making - visiting, 0.0) / cores(),
         depth=DEPTH,
         # The latencies include the bytes.
         read_bytes_per_second=1e12,
@@ -127,21 +141,21 @@ def test_predicted_makespans_are_real(server: s3_server.S3Server, endpoint: str,
     for number in range(ROUNDS):
         ratios = {}
         for workers in (1, 2, 4):
-            before_run = measured_device(endpoint, int(np.prod(before)) * 2)
+            device = measured_device(server, endpoint, int(np.prod(before)) * 2)
             target = f"{BUCKET}/{name}-{number}-{workers}.zarr"
-            job = reblock.plan(f"{BUCKET}/{name}.zarr", target, chunks=after, memory="64MiB", device=before_run)
+            job = reblock.plan(f"{BUCKET}/{name}.zarr", target, chunks=after, memory="64MiB", device=device)
             report = reblock.run(job, executor=pools(workers))
             assert report.measured.seeks == report.predicted.seeks
             real = sum(one.seconds for one in report.passes)
-            devices = before_run, seen_device(before_run, report)
-            first, last = (
-                reblock.simulate(job, workers=workers, device=device).makespan_seconds / real for device in devices
-            )
-            ratios[workers] = last
+            forecast = reblock.simulate(job, workers=workers, per_host=workers, device=device).makespan_seconds
+            seen = seen_device(device, report)
+            after_all = reblock.simulate(job, workers=workers, device=seen).makespan_seconds
+            ratios[workers] = forecast / real
+            work = device.visit_seconds * cores() * 1e3
             print(
-                f"{name}: {workers} workers, {real:.1f} s; predicted {first * real:.1f} s = {first:.2f} × with "
-                f"{devices[0].open_seconds * 1e3:.0f} ms before the run, {last * real:.1f} s = {last:.2f} × with "
-                f"{devices[1].open_seconds * 1e3:.0f} ms during the run"
+                f"{name}: {workers} workers, {real:.1f} s; forecast {forecast:.1f} s = {forecast / real:.2f} × with "
+                f"{device.open_seconds * 1e3:.0f} ms and {work:.1f} ms of a core before the run; "
+                f" {after_all / real:.2f} × with {seen.open_seconds * 1e3:.0f} ms during the run"
             )
         found.append(ratios)
         if all(abs(ratio - 1) <= TOLERANCE for ratio in ratios.values()):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,8 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any, NamedTuple
 
 from reblock.api.dask_crew import DaskExecutor, check_memory, label_of
@@ -21,6 +24,7 @@ from reblock.api.job import Job
 from reblock.api.machine import cores, machine_bytes
 from reblock.engine import Crew
 from reblock.engine.pipeline.share import this_host
+from reblock.engine.pipeline.tether import listen_to
 from reblock.errors import DiskError, StorageError, UsageError, option
 from reblock.planner import price, share
 from reblock.storage.location import absolute
@@ -54,13 +58,14 @@ def shared_job(job: Job, crew: Crew) -> Job:
 @contextmanager
 def open_crew(executor: Any = None, workers: int | None = None, cluster: str | None = None) -> Iterator[Crew | None]:
     """The crew that a caller asks for; None = this process works alone."""
-    given = [name for name, one in (("executor", executor), ("workers", workers), ("cluster", cluster)) if one]
+    every = ("executor", executor), ("workers", workers), ("cluster", cluster)
+    given = [name for name, one in every if one is not None]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(map(option, given))}: give one of them")
     with ExitStack() as opened:
-        if workers:
+        if workers is not None:
             yield _processes(opened, workers)
-        elif cluster:
+        elif cluster is not None:
             yield _dask_crew(*opened.enter_context(_client(cluster)))
         elif executor is None:
             yield None
@@ -84,21 +89,43 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
     if not 1 <= workers <= MAX_WORKERS:
         raise UsageError(f"{option('workers', workers)}: use 1 to {MAX_WORKERS} worker processes")
     made: list[ProcessPoolExecutor] = []
+    # A fork would copy locks that other threads hold.
+    context = get_context("spawn")
+    # Without a lock, because a worker that is killed would keep it.
+    stopped = context.RawValue("b", 0)
 
     def renew() -> Executor:
         for one in made:
             # Wait until none of them writes any more, because others will do the same work.
             one.shutdown(cancel_futures=True)
-        # A fork would copy locks that other threads hold.
-        made[:] = [ProcessPoolExecutor(workers, mp_context=get_context("spawn"))]
+        made[:] = [ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(stopped,))]
         return made[0]
 
     def end() -> None:
         for one in made:
             one.shutdown(cancel_futures=True)
 
+    def halt(_: str) -> None:
+        stopped.value = 1
+
     opened.callback(end)
-    return Crew(renew(), workers, renew, max(cores() // workers, 1))
+    return Crew(renew(), workers, renew, max(cores() // workers, 1), halt=halt)
+
+
+def begin_worker(stopped: ctypes.c_byte) -> None:
+    """What a worker process of our own does first."""
+    # Ctrl-C reaches all processes of a terminal; the one that began the run stops the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    listen_to(lambda: bool(stopped.value))
+    Thread(target=_die_with_caller, name="reblock-caller", daemon=True).start()
+
+
+def _die_with_caller() -> None:
+    """End this process with the one that began the run, even if that is killed: nobody waits for its work."""
+    caller = parent_process()
+    if caller is not None:
+        caller.join()
+        os._exit(1)
 
 
 # ---------------------------------------------------------------- Dask
@@ -176,7 +203,7 @@ def _dask_crew(
     if not there:
         raise UsageError("the cluster has no workers: start some, and try again")
     threads = min(int(one["nthreads"]) for one in there.values())
-    return Crew(executor, len(there), executor.renew, max(threads, 1), executor.has_lost, executor.check)
+    return Crew(executor, len(there), executor.renew, max(threads, 1), executor.has_lost, executor.check, executor.halt)
 
 
 # ---------------------------------------------------------------- before the first write

@@ -11,11 +11,13 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
 
 from reblock.engine.pipeline.share import Share
+from reblock.engine.pipeline.tether import halt
 from reblock.errors import StorageError, UsageError
 from reblock.units import format_size
 
@@ -139,6 +141,16 @@ class DaskExecutor(Executor):
         self._deserted = self._deserted or now
         if now > self._deserted + PATIENCE_SECONDS:
             raise StorageError(f"the Dask cluster has had no workers for {PATIENCE_SECONDS:.0f} s")
+
+    def halt(self, run: str) -> None:
+        """Tell all workers to stop the shares of a run; returns at once."""
+
+        def tell() -> None:
+            # A worker that cannot be told sees it by itself, or is gone.
+            with suppress(Exception):
+                self.client.run(halt, run, on_error="ignore")
+
+        Thread(target=tell, name="reblock-halt", daemon=True).start()
 
     def renew(self) -> Executor:
         """The same executor, once its scheduler and a worker are back; StorageError if they stay away."""

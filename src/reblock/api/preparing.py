@@ -65,10 +65,12 @@ def jobs_of(job: AnyJob) -> Mapping[str, Job]:
     return job.jobs if isinstance(job, DatasetJob) else {"": job}
 
 
-def prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda: False) -> tuple[AnyJob, Attempt]:
+def prepare(
+    job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda: False, *, check: bool = True
+) -> tuple[AnyJob, Attempt]:
     """A job and an attempt at it; raises if anything that is known without the lock prevents it.
 
-    If there is an unfinished run of the same problem, both have its plans.
+    Without `check`, an existing target is not looked at. If there is an unfinished run of the same problem, both have its plans.
     """
     target, kind = _ends_of(job)
     works = [_work(name, one) for name, one in jobs_of(job).items()]
@@ -79,6 +81,8 @@ def prepare(job: AnyJob, how: RunOptions, cancelled: Callable[[], bool] = lambda
     if stored is not None:
         job = _follow(job, stored)
         attempt.follow(stored)
+    if not check:
+        return job, attempt
     if not staging.is_there and not attempt.is_made():
         staging.check()
         check_bases(staging.target, patches_of(kind))

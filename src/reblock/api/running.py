@@ -89,13 +89,13 @@ def run(
     does its share of the tasks and returns; the last one publishes. The report's `array_task` says what is left.
     """
     if array_task is not None:
-        if executor or workers or cluster:
+        if not (executor is None and workers is None and cluster is None):
             raise UsageError(f"{option('array_task')} is one process of many: leave out workers and clusters")
         members = import_module("reblock.api.array_tasks")
         how = RunOptions(overwrite, exist_ok, scratch, digest, member=ArrayMember.parse(array_task))
         done: AnyReport = members.run_member(job, how, progress, cancelled)
         return done
-    if not (executor or workers or cluster):
+    if executor is None and workers is None and cluster is None:
         return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, cancelled)
     # Processes and clusters take long to load.
     crews = import_module("reblock.api.crews")
@@ -145,14 +145,32 @@ def _run_all(job: AnyJob, how: RunOptions, progress: Progress | None, cancelled:
 
 
 @overload
-def adopt(job: Job, *, scratch: Where | None = ..., exist_ok: bool = ..., overwrite: bool = ...) -> Job: ...
+def adopt(
+    job: Job, *, scratch: Where | None = ..., exist_ok: bool = ..., overwrite: bool = ..., array_task: str | None = ...
+) -> Job: ...
 @overload
 def adopt(
-    job: DatasetJob, *, scratch: Where | None = ..., exist_ok: bool = ..., overwrite: bool = ...
+    job: DatasetJob,
+    *,
+    scratch: Where | None = ...,
+    exist_ok: bool = ...,
+    overwrite: bool = ...,
+    array_task: str | None = ...,
 ) -> DatasetJob: ...
-def adopt(job: AnyJob, *, scratch: Where | None = None, exist_ok: bool = False, overwrite: bool = False) -> AnyJob:
+def adopt(
+    job: AnyJob,
+    *,
+    scratch: Where | None = None,
+    exist_ok: bool = False,
+    overwrite: bool = False,
+    array_task: str | None = None,
+) -> AnyJob:
     """The job as `run` will execute it: with the plan of an unfinished run in its place, if there is one."""
-    return prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
+    if array_task is None:
+        return prepare(job, RunOptions(overwrite, exist_ok, scratch))[0]
+    # What a member finds in the target's place may take as long to read as its share: that is for `run`.
+    how = RunOptions(overwrite, exist_ok=True, scratch=scratch, member=ArrayMember.parse(array_task))
+    return prepare(job, how, check=False)[0]
 
 
 def check(

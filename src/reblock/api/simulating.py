@@ -37,6 +37,7 @@ def simulate(
     puts_per_second: float = 3500.0,
     prefix_axes: int = 0,
     bandwidth: str | int | None = None,
+    per_host: int = 1,
     get_price: float = 0.0004,
     put_price: float = 0.005,
     egress_price: float = 0.0,
@@ -45,8 +46,9 @@ def simulate(
 
     `plan` is a job from `reblock.plan`, or a file from `reblock.save_plan`. Nothing is read or written but that file.
     Tasks are cut for the workers and submitted in shares as `reblock.run` does it. Each worker has the `device` to
-    itself; `bandwidth` is the most bytes in a second that all of them move together. `compression` is the size of the
-    elements divided by the size of what is stored, if the plan does not know it.
+    itself; `bandwidth` is the most bytes in a second that all of them move together. `per_host` of them share the cores
+    of one machine, as many as the plan was made for. `compression` is the size of the elements divided by the size of
+    what is stored, if the plan does not know it.
 
     `stragglers` makes shares take longer at random: `lognormal:SIGMA`, `pareto:ALPHA` or `slow:PART:FACTOR`. A task
     kills its worker with a probability of `failure_rate`; its share is then done again, up to `retries` times. The same
@@ -77,9 +79,13 @@ def simulate(
         puts_per_second=puts_per_second,
         prefix_axes=prefix_axes,
         bytes_per_second=0.0 if bandwidth is None else float(parse_size(bandwidth)),
+        per_host=per_host,
         prices=RequestPrices(get_price, put_price, egress_price),
     )
     made, problem = _problem(plan, devices)
+    scenario = replace(scenario, cores=problem.cores)
+    # As `run` gives threads to the workers of one machine.
+    problem = replace(problem, cores=max(problem.cores // per_host, 1))
     problem = _stored(problem, compression)
     _check_codecs(problem)
     return simulate_plan(share(made, problem, workers), problem, scenario)

@@ -71,16 +71,22 @@ class Compared(NamedTuple):
 
 
 def compare(
-    one: ComparedArray, two: ComparedArray, boxes: Grid, *, axes: Sequence[int], reading_bytes: int
+    one: ComparedArray,
+    two: ComparedArray,
+    boxes: Grid,
+    *,
+    axes: Sequence[int],
+    reading_bytes: int,
+    numbers: range | None = None,
 ) -> Iterator[Compared]:
     """Compare two arrays of one shape and type; each is read once, one box of a grid after the other.
 
-    Reading may take `reading_bytes` beside the elements of a box. The first difference is the first one in C order of
-    `axes`, outermost first.
+    Only the boxes with some `numbers` are compared if these are given. Reading may take `reading_bytes` beside the
+    elements of a box. The first difference is the first one in C order of `axes`, outermost first.
     """
     shape = one.layout.shape
     with ThreadPoolExecutor(2, "reblock-compare") as threads:
-        for index in boxes.indices():
+        for index in boxes.indices() if numbers is None else map(boxes.index, numbers):
             box = boxes.box(index)
             left, right = one.load(box, reading_bytes), two.load(box, reading_bytes)
             totals = [threads.submit(sums, array, box.start, shape) for array in (left, right)]

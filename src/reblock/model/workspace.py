@@ -144,6 +144,17 @@ class Workspace(Protocol):
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved or replaced while we work in it."""
 
+    # ---------------------------------------------------------------- worker processes
+    def fence(self) -> str | None:
+        """Make an object that worker processes watch: they stop writing soon after it is gone.
+
+        Its key as they reach it; None if they follow a lease. A process that finds one when it takes the lock removes
+        it, and waits until nobody writes any more.
+        """
+
+    def unfence(self) -> None:
+        """Remove that object."""
+
     # ---------------------------------------------------------------- the log
     def begin_log(self, line: bytes) -> Log:
         """A new log with one line; it exists with the whole line or not at all."""

@@ -102,6 +102,8 @@ def _assumed(found: Outcome) -> list[tuple[str, str]]:
     ]
     if one.bytes_per_second:
         pairs.append(("bandwidth", f"{format_size(one.bytes_per_second)} per second for all workers together"))
+    if one.per_host > 1:
+        pairs.append(("machines", f"{one.per_host} workers share {one.cores} core{'s' * (one.cores > 1)}"))
     if one.startup_seconds:
         pairs.append(("startup", f"{format_seconds(one.startup_seconds)} for each worker"))
     return pairs

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from reblock.cost.estimate import estimate_passes
 from reblock.engine import Crew, Delivery, Measured, Site, View, Watch
+from reblock.errors import ReblockError
 from reblock.model import Format
 from reblock.model.workspace import Workspace
 from reblock.runs.group_commit import ArrayLedger, destination_of
@@ -33,6 +35,8 @@ class Abroad:
     """The argument of a format that names a medium other than local files."""
     prefixes: dict[str, str] = field(default_factory=dict)
     """Folders as the others reach them, and as this process does."""
+    fence: str | None = None
+    """The file that they watch."""
 
     def execute(self, crew: Crew, view: View, watch: Watch, ledger: ArrayLedger) -> list[Measured]:
         """Let a crew carry out the plan."""
@@ -50,9 +54,20 @@ class Abroad:
             for one in range(len(work.plan.passes)) if work.plan.interleaved else (number,):
                 watch.tell(one, elements, elements)
 
-        return crew.execute(
-            work.plan, view, self.scratch, watch, seconds=seconds, place=self._place, take=take, spare=spare
-        )
+        self.fence = self.workspace.fence()
+        unfence = None if self.fence is None else self.workspace.unfence
+        try:
+            return crew.execute(
+                *(work.plan, view, self.scratch, watch),
+                seconds=seconds,
+                place=self._place,
+                take=take,
+                unfence=unfence,
+                spare=spare,
+            )
+        finally:
+            with suppress(ReblockError):
+                self.workspace.unfence()
 
     def _place(self, number: int) -> Site:
         """The array that a pass writes, as other processes reach it."""
@@ -65,7 +80,8 @@ class Abroad:
             )
             store = self.format.reopen(path, self.work.inner, self.work.schema, **self.medium)
         self.prefixes[os.path.join(folder, "")] = os.path.join(ours, "")
-        return Site(store, folder, destination_of(store, self.work.plan.passes[number], folder).alone)
+        alone = destination_of(store, self.work.plan.passes[number], folder).alone
+        return Site(store, folder, alone, None if self.fence is None else absolute(self.fence))
 
     def _home(self, path: str) -> str:
         """A path of theirs as this process reaches it."""

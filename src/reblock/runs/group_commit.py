@@ -5,8 +5,12 @@
     engine's writers          this thread, after a second or half of the most bytes or boxes
     ────────────────          ──────────────────────────────────────────────────────────────
     record(boxes)    →        sync the boxes' files and folders, or the store's own checkpoint
-    (waits while the          → is the source still the same?
-    most of them wait)        → append one line to the journal, and sync that
+    settle(durable boxes) →   → is the source still the same?
+    (waits while the          → append one line to the journal, and sync that
+    most of them wait)
+
+Boxes that worker processes have made durable wait here for their line only: however many shares come back in a second,
+they are one line.
 
 A crash costs at most the boxes that wait here and those in flight. A failed sync is final: its data may be lost even if
 a second sync succeeds, so every later call fails with the same error.
@@ -29,7 +33,7 @@ import numpy as np
 
 from reblock.model import Finished, Pass, Store, Sums, TransferMode
 from reblock.model.workspace import TargetMedium
-from reblock.runs.journal import Group, Integers, Journal
+from reblock.runs.journal import Group, Integers, Journal, join_groups
 from reblock.runs.numbers import Numbers
 from reblock.storage.media.registry import target_medium
 
@@ -97,6 +101,7 @@ class GroupCommit:
         self._state = Condition()
         self._writing = Lock()
         self._waiting: dict[int, list[Finished]] = {}
+        self._settled: dict[int, list[Group]] = {}
         # Of the boxes that are not durable yet, including those in a commit.
         self._boxes = self._bytes = 0
         self._each: Counter[int] = Counter()
@@ -166,29 +171,37 @@ class GroupCommit:
     def settle(
         self, sweep: int, boxes: Integers, sizes: Integers, sums: Integers, seen: Integers | None = None
     ) -> None:
-        """Record boxes of a pass that others have made durable, with the state of their files. Ignores other passes."""
+        """Record boxes of a pass that others have made durable, with the state of their files. Ignores other passes.
+
+        They count as done once the journal names them, with everything else that waits for that.
+        """
         if sweep not in self._sides or not boxes.size:
             return
-        self._unchanged()
-        order = np.argsort(boxes)
-        boxes, sums = boxes[order], sums[order]
         group = Group(
             sweep,
             boxes,
             int(sizes.sum()),
             sums if self.digest else None,
-            stamps(seen[order]) if seen is not None and self._sides[sweep].alone else None,
+            stamps(seen) if seen is not None and self._sides[sweep].alone else None,
         )
-        self._append(group)
+        total = Sums(*sums.sum(axis=0, dtype=np.uint64).tolist())
         with self._state:
             self._raise()
-            total = Sums(*sums.sum(axis=0, dtype=np.uint64).tolist())
+            if not self._boxes:
+                self._since = monotonic()
+            self._settled.setdefault(sweep, []).append(group)
+            self._boxes += boxes.size
+            self._each[sweep] += boxes.size
             self._totals[sweep] = self._totals.get(sweep, Sums()) + total
+            self._state.notify_all()
+            while self._boxes > MOST_BOXES:
+                self._state.wait()
+                self._raise()
 
     def flush(self, sweeps: Collection[int] | None = None) -> None:
         """Make everything durable that has been recorded so far, or all boxes of some passes, which end with these."""
         with self._state:
-            self._urgent = bool(self._waiting)
+            self._urgent = self._is_waiting
             self._state.notify_all()
             while self._error is None and self._left(sweeps):
                 self._state.wait()
@@ -223,16 +236,17 @@ class GroupCommit:
         while True:
             with self._state:
                 while not self._due():
-                    if self._closed and not self._waiting:
+                    if self._closed and not self._is_waiting:
                         return
-                    left = self._since + AGE_SECONDS - monotonic() if self._waiting else None
+                    left = self._since + AGE_SECONDS - monotonic() if self._is_waiting else None
                     self._state.wait(left)
                 group, self._waiting = self._waiting, {}
+                settled, self._settled = self._settled, {}
                 # The clock for newly waiting boxes starts now.
                 self._since, self._urgent = monotonic(), False
             try:
-                for sweep, boxes in group.items():
-                    self._commit(sweep, boxes)
+                for sweep in sorted({*group, *settled}):
+                    self._commit(sweep, group.get(sweep, ()), settled.get(sweep, ()))
             except BaseException as error:  # noqa: BLE001 - raised by the next `record` or `flush`
                 with self._state:
                     self._error = error
@@ -241,11 +255,19 @@ class GroupCommit:
             with self._state:
                 self._boxes -= sum(map(len, group.values()))
                 self._each.subtract({sweep: len(boxes) for sweep, boxes in group.items()})
+                for sweep, some in settled.items():
+                    count = sum(one.boxes.size for one in some)
+                    self._boxes -= count
+                    self._each[sweep] -= count
                 self._bytes -= sum(box.bytes for boxes in group.values() for box in boxes)
                 self._state.notify_all()
 
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._waiting or self._settled)
+
     def _due(self) -> bool:
-        if not self._waiting:
+        if not self._is_waiting:
             return False
         late = monotonic() >= self._since + AGE_SECONDS
         return late or self._urgent or self._closed or self._is_enough()
@@ -253,16 +275,23 @@ class GroupCommit:
     def _is_enough(self) -> bool:
         return self._bytes >= self._enough or self._boxes >= MOST_BOXES // 2
 
-    def _commit(self, sweep: int, boxes: Sequence[Finished]) -> None:
+    def _commit(self, sweep: int, boxes: Sequence[Finished], settled: Sequence[Group]) -> None:
+        """Make boxes durable, and name them in one line with those that are durable already."""
         side = self._sides[sweep]
-        medium = side.medium
-        side.sync({box.path for box in boxes if box.path})
-        if not all(box.path for box in boxes):
-            side.store.checkpoint()
+        if boxes:
+            side.sync({box.path for box in boxes if box.path})
+            if not all(box.path for box in boxes):
+                side.store.checkpoint()
         self._unchanged()
+        groups = [*settled, self._group(sweep, side, boxes)] if boxes else settled
+        self._append(join_groups(groups))
+
+    def _group(self, sweep: int, side: Destination, boxes: Sequence[Finished]) -> Group:
+        """The line of boxes that are durable now."""
+        medium = side.medium
         boxes = sorted(boxes, key=attrgetter("number"))
         settle = self._settle if self._settle is not None and medium.is_local else medium.settle
-        group = Group(
+        return Group(
             sweep,
             np.array([box.number for box in boxes], np.uint64),
             sum(box.bytes for box in boxes),
@@ -271,7 +300,6 @@ class GroupCommit:
             else None,
             stamps(settle([box.path for box in boxes])) if side.alone else None,
         )
-        self._append(group)
 
     def _append(self, group: Group) -> None:
         with self._writing:

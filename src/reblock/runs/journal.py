@@ -235,6 +235,22 @@ class JournalPart:
         return {number - self.first for number in self.journal.dropped()} & set(range(self.count))
 
 
+def join_groups(groups: Sequence[Group]) -> Group:
+    """Groups of one pass as one, in the order of the numbers; a box that was done twice counts as it was left last."""
+    if len(groups) == 1 and np.all(np.diff(groups[0].boxes.astype(np.int64)) > 0):
+        return groups[0]
+    boxes = np.concatenate([group.boxes for group in groups])
+    # `unique` keeps the first of equal numbers, and the last one counts.
+    boxes, places = np.unique(boxes[::-1], return_index=True)
+
+    def join(parts: Sequence[Integers | None]) -> Integers | None:
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known)[::-1][places] if len(known) == len(parts) else None
+
+    sums, stamps = join([group.sums for group in groups]), join([group.stamps for group in groups])
+    return Group(groups[0].number, boxes, sum(group.bytes for group in groups), sums, stamps)
+
+
 def to_ranges(numbers: Integers) -> list[list[int]]:
     """Ascending numbers as half-open ranges."""
     if not numbers.size:

@@ -38,6 +38,7 @@ from reblock.runs.journal import Group, Journal, JournalPart
 from reblock.runs.members import CREATED, ENDED, ArrayMember, boxes_of, members_of, tasks_of, unfinished_members
 from reblock.runs.resume import find_finished
 from reblock.runs.scratch import KeptScratch
+from reblock.runs.unrecorded import holds_part
 from reblock.runs.work import Work
 from reblock.storage.patches import Patch
 
@@ -81,6 +82,25 @@ class MemberAttempt(Attempt):
         super().__post_init__()
         # State of the sources when the run began.
         self._began: Mapping[str, Any] = {}
+
+    def is_made(self) -> bool:
+        """Also a target that does not say which job made it, such as `.npy`, if it holds this member's part."""
+        if not self.is_done and self._holds_part():
+            self._take_over(None, {}, f"it holds what {self._sources.location} holds, in the part of this member")
+        return self.is_done or super().is_made()
+
+    def _holds_part(self) -> bool:
+        if self.dataset is not None or isinstance(self.format, Patch) or not self.staging.workspace.has_target:
+            return False
+        try:
+            store = self.format.open(self.target.path, self.target.inner, **self._elsewhere)
+        except StorageError:
+            return False
+        if store.schema.record.job is not None or self._sources.is_object:
+            return False
+        # Members that replace a target must agree on whether it is to be replaced.
+        part = (0, 1) if self.staging.overwrite else (self.member.number, self.member.count)
+        return holds_part(self.works[0], store, part, self.cancelled)
 
     def join(self, member: ArrayMember) -> None:
         """Be this member."""

@@ -26,7 +26,7 @@ import numpy as np
 from reblock.errors import LockedError, UsageError, option
 from reblock.model import Index, Plan
 from reblock.model.workspace import Workspace
-from reblock.runs.journal import Group, Integers, Journal
+from reblock.runs.journal import Group, Integers, Journal, join_groups
 from reblock.runs.numbers import Numbers
 
 #: The most members of a job array; SLURM allows fewer.
@@ -175,22 +175,8 @@ def _merged(journal: Journal, known: dict[int, Numbers]) -> Iterator[Group]:
         some = waiting.setdefault(group.number, [])
         some.append(group.without(old) if old.size else group)
         if sum(len(one.boxes) for one in some) >= _MOST_BOXES:
-            yield _join(waiting.pop(group.number))
+            yield join_groups(waiting.pop(group.number))
     for some in waiting.values():
-        joined = _join(some)
+        joined = join_groups(some)
         if len(joined.boxes):
             yield joined
-
-
-def _join(groups: Sequence[Group]) -> Group:
-    """Groups of one pass as one; a box that was done twice counts as it was left."""
-    boxes = np.concatenate([group.boxes for group in groups])
-    # `unique` keeps the first of equal numbers, and the last one counts.
-    boxes, places = np.unique(boxes[::-1], return_index=True)
-
-    def join(parts: Sequence[Integers | None]) -> Integers | None:
-        known = [part for part in parts if part is not None]
-        return np.concatenate(known)[::-1][places] if len(known) == len(parts) else None
-
-    sums, stamps = join([group.sums for group in groups]), join([group.stamps for group in groups])
-    return Group(groups[0].number, boxes, sum(group.bytes for group in groups), sums, stamps)

@@ -8,20 +8,19 @@ constant, so the next event is the smallest quotient of work that is left and sp
     worker 3  ├────── share 2 ──────┼── share 5 ──┤
               events            ↑
 
-The process that began the run records finished shares one after the other, and only then submits others: two for each
-worker at a time. If it cannot keep up, workers wait. There are at most 2,000 shares, so a petabyte takes as many events
-as a gigabyte.
+The process that began the run records finished shares in groups, while workers go on; it waits only for the last group.
+There are at most 2,000 shares, so a petabyte takes as many events as a gigabyte.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from math import expm1, inf, log1p
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.model import Plan, Problem
+from reblock.simulation.host import speeds
 from reblock.simulation.limits import Floats, Limit
 from reblock.simulation.outcome import Outcome, SimulatedPass
 from reblock.simulation.scenario import Scenario
@@ -29,8 +28,6 @@ from reblock.simulation.shares import Lot, Stretch, stretches_of
 
 #: The most failed attempts, of all shares together, before the simulation gives up.
 MAX_FAILURES = 100_000
-#: Shares of each worker that are submitted at a time.
-SUBMITTED = 2
 #: Less than this part of a share is a rounding error.
 _ROUNDING = 1e-9
 
@@ -68,17 +65,19 @@ class _Race:
         self._rates = np.zeros((3, slots))
         self._fails = np.zeros(slots, bool)
         self._coming = iter(range(len(self._lots)))
-        # Shares that may be taken, when those that follow them may, and when all so far are recorded.
-        self._submitted = SUBMITTED * scenario.workers
-        self._recorded: deque[float] = deque()
-        self._record_end = 0.0
         self._again: list[int] = []
         self._attempts = [0] * len(self._lots)
         self._sums = np.zeros(3)
         self._read = self._written = 0.0
         self._peaks = np.zeros(3)
         self._clock = self._busy = self._throttled = 0.0
-        self._failures, self._stopped, self._is_empty = 0, False, False
+        self._failures, self._stopped, self._is_limited = 0, False, False
+        self._hosts = -(-slots // scenario.per_host)
+        self._host_speeds = [1.0]
+        if scenario.per_host > 1:
+            whole, working = (sum(getattr(one, name) for one in self._lots) for name in ("seconds", "working_seconds"))
+            part = working / whole if whole else 0.0
+            self._host_speeds = speeds(min(scenario.per_host, slots), stretch.requests, part, scenario.cores)
 
     def run(self) -> SimulatedPass:
         """Carry out all shares."""
@@ -87,10 +86,10 @@ class _Race:
         # All workers start at the same time.
         if self._lots and not self._number:
             self._clock += self._scenario.startup_seconds
-        while not self._stopped and (np.any(self._share >= 0) or (self._recorded and not self._is_empty)):
+        while not self._stopped and np.any(self._share >= 0):
             self._step()
-        if not self._stopped:
-            self._clock = max(self._clock, self._record_end)
+        if self._lots and not self._stopped:
+            self._clock += self._stretch.record_seconds
         ideal = sum(one.seconds for one in self._lots) / self._scenario.workers
         return SimulatedPass(
             self._stretch.tasks,
@@ -118,38 +117,33 @@ class _Race:
     def _step(self) -> None:
         """Go on to the next event."""
         busy = np.flatnonzero(self._share >= 0)
-        speeds = self._speeds(busy)
-        seconds = float(np.min(self._left[busy] / speeds, initial=inf))
-        waits = self._recorded and not self._is_empty and len(busy) < len(self._share)
-        seconds = max(min(seconds, self._recorded[0] - self._clock), 0.0) if waits else seconds
+        now = self._speeds(busy)
+        seconds = float(np.min(self._left[busy] / now, initial=inf))
         for kind, limit in enumerate(self._limits):
-            limit.pass_time(seconds, self._share[busy], self._rates[kind, busy] * speeds)
+            limit.pass_time(seconds, self._share[busy], self._rates[kind, busy] * now)
         self._clock += seconds
         self._busy += seconds * len(busy)
         if seconds > 0:
-            now = (self._rates[:2, busy] * speeds).sum(1)
-            np.maximum(self._peaks, [now[0], now[1], now.sum()], out=self._peaks)
-            self._throttled += seconds if np.any(speeds < 1 - _ROUNDING) else 0.0
-        self._left[busy] -= seconds * speeds
+            sent = (self._rates[:2, busy] * now).sum(1)
+            np.maximum(self._peaks, [sent[0], sent[1], sent.sum()], out=self._peaks)
+            self._throttled += seconds if self._is_limited else 0.0
+        self._left[busy] -= seconds * now
         for slot in busy[self._left[busy] <= _ROUNDING * self._whole[busy]].tolist():
             self._end(slot)
-        self._submit_more()
-
-    def _submit_more(self) -> None:
-        """Submit a share for each that is recorded, and give shares to workers that waited for them."""
-        while self._recorded and self._recorded[0] <= self._clock * (1 + _ROUNDING):
-            self._recorded.popleft()
-            self._submitted += 1
-        if self._submitted and not self._is_empty:
-            for slot in np.flatnonzero(self._share < 0)[: self._submitted].tolist():
+        if self._again:
+            # Workers that had nothing to do take what others have failed at.
+            for slot in np.flatnonzero(self._share < 0).tolist():
                 self._take(slot)
 
     def _speeds(self, busy: npt.NDArray[np.int64]) -> Floats:
-        """The speed of each busy worker: 1, or less where the store cannot serve all of them."""
+        """The speed of each busy worker: 1, or less where the store or a host cannot serve all of them."""
         shares = self._share[busy]
         found = np.minimum(*(limit.slow(shares, self._rates[k, busy]) for k, limit in enumerate(self._limits)))
         most, moved = self._scenario.bytes_per_second, float(self._rates[2, busy].sum())
-        return np.minimum(found, most / moved) if most and moved > most else found
+        if most and moved > most:
+            found = np.minimum(found, most / moved)
+        self._is_limited = bool(np.any(found < 1 - _ROUNDING))
+        return found * self._host_speeds[max(-(-len(busy) // self._hosts), 1) - 1]
 
     def _take(self, slot: int) -> None:
         """Give a worker the next share: one that failed, or a new one."""
@@ -182,24 +176,14 @@ class _Race:
         if self._fails[slot]:
             self._failures += 1
             self._again.append(share)
-            self._is_empty = False
             if self._attempts[share] > self._scenario.retries or self._failures >= MAX_FAILURES:
                 self._stopped = True
                 return
-            self._submitted += 1
-        else:
-            self._record_end = max(self._clock, self._record_end) + self._stretch.record_seconds
-            self._recorded.append(self._record_end)
         self._take(slot)
 
     def _next(self) -> int:
-        """The next share that is submitted; -1 if there is none."""
-        if not self._submitted or self._is_empty:
-            return -1
-        share = self._again.pop() if self._again else next(self._coming, -1)
-        self._is_empty = share < 0
-        self._submitted -= share >= 0
-        return share
+        """The next share; -1 if there is none."""
+        return self._again.pop() if self._again else next(self._coming, -1)
 
 
 def _done_part(lot: Lot, rate: float, chance: float) -> float | None:

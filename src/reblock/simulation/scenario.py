@@ -12,6 +12,8 @@ from reblock.errors import UsageError, option
 
 #: The most workers that can be simulated: every event visits each of them.
 MAX_WORKERS = 100_000
+#: The most workers on one machine.
+MAX_SHARED = 256
 _KINDS = "none, lognormal:SIGMA, pareto:ALPHA or slow:PART:FACTOR"
 
 
@@ -89,7 +91,11 @@ class Scenario:
     retries: int = 20
     """How often a share may fail before the run stops."""
     record_seconds: float | None = None
-    """Time to record a finished share in the process that began the run; None = computed from the devices."""
+    """Time to record the last shares in the process that began the run; None = computed from the devices."""
+    per_host: int = 1
+    """Workers that share the cores of one machine."""
+    cores: int = 1
+    """Cores of each of these machines."""
     startup_seconds: float = 0.0
     """Time until a worker is ready, at first and after a failure."""
     gets_per_second: float = 5500.0
@@ -108,10 +114,11 @@ class Scenario:
             raise UsageError(f"{option('workers', self.workers)}: use a whole number")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UsageError(f"{option('workers', self.workers)}: use 1 to {MAX_WORKERS:,} workers")
-        for name, most in (("seed", 2**63), ("retries", 10**6), ("prefix_axes", 1)):
+        whole = ("seed", 0, 2**63), ("retries", 0, 10**6), ("prefix_axes", 0, 1), ("per_host", 1, MAX_SHARED)
+        for name, least, most in whole:
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-                raise UsageError(f"{option(name, value)}: use a whole number from 0 to {most:,}")
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise UsageError(f"{option(name, value)}: use a whole number from {least} to {most:,}")
         if not 0 <= self.failure_rate <= 1:
             raise UsageError(f"{option('failure_rate', self.failure_rate)}: use a probability from 0 to 1")
         names = [one.name for one in fields(self) if one.name.endswith(("_second", "onds"))]

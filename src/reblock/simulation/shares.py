@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reblock.geometry import Axis, Grid
 from reblock.model import Device, Layout, Pass, Plan, Problem
@@ -36,6 +36,8 @@ class Lot:
     """The prefixes that it reads from."""
     write_prefixes: tuple[int, int]
     """The prefixes that it writes to."""
+    working_seconds: float = 0.0
+    """The part of the time in which it needs all cores of a host, if nobody else does."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ class Stretch:
     arrays: tuple[str, str]
     """What it reads and writes: `source`, `scratch` or `target`."""
     record_seconds: float = 0.0
-    """Time in which the process that began the run records a share, one after the other."""
+    """Time in which the process that began the run records the last shares."""
+    requests: int = 1
+    """Requests that a worker has under way at once."""
 
 
 def stretches_of(plan: Plan, problem: Problem, scenario: Scenario) -> list[Stretch]:
@@ -94,11 +98,13 @@ def _stretch(sides: Sequence[_Side], arrays: tuple[str, str], passes: int, scena
         read, written = (
             _prefixes(grid, layout, start, stop, scenario.prefix_axes) for layout in (first.source, last.target)
         )
-        lots.append(_lot(sides, loads, sum(seconds), read, written))
+        working = sum(side.worker.working(load) for side, load in zip(sides, loads, strict=True))
+        lots.append(replace(_lot(sides, loads, sum(seconds), read, written), working_seconds=working))
     record = scenario.record_seconds
     if record is None:
         record = _record_seconds(first.worker.devices[0], last.worker.devices[1])
-    return Stretch(lots, count, max(side.tasks.classes for side in sides), _longest(sides), arrays, record)
+    requests = max(side.worker.readers + side.worker.writers for side in sides)
+    return Stretch(lots, count, max(side.tasks.classes for side in sides), _longest(sides), arrays, record, requests)
 
 
 def _record_seconds(source: Device, target: Device) -> float:

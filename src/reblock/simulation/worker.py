@@ -70,7 +70,7 @@ class Worker:
         reading += load.reads.bytes * self.source.stored_part / first.read_bytes_per_second
         writing = self._waiting(load.writes, last, self.writers, load.made)
         writing += load.writes.bytes * self.target.stored_part / last.write_bytes_per_second
-        working = self._working(load)
+        working = self.working(load)
         if first == last and not first.duplex:
             moved, stall = reading + writing, 1.0 + STALL * self.stalled
         else:
@@ -86,7 +86,7 @@ class Worker:
         waits += (side.seeks - side.opens) * device.seek_seconds + made * device.create_seconds
         return waits / side.seeks * -(-side.seeks // threads)
 
-    def _working(self, load: TaskCounts) -> float:
+    def working(self, load: TaskCounts) -> float:
         """Time of the cores."""
         first, last = self.devices
         moved = max(load.reads.bytes, load.writes.bytes)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reblock.engine.pipeline.tether import TETHER_SECONDS
 from reblock.storage.media import durable
-from reblock.storage.media.local_workspace import LocalWorkspace
+from reblock.storage.media.local_workspace import FENCE_SECONDS, LocalWorkspace
 from reblock.storage.media.lock import FileLock, who_holds
 
 
@@ -101,3 +102,29 @@ def test_a_folder_with_a_journal_is_kept(tmp_path: Path) -> None:
         removed = workspace.clear()
     assert {os.path.basename(path) for path in removed} == {"array", "journal"}
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- worker processes
+def test_the_workers_of_a_killed_run_are_fenced_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the lock removes the fence, and waits until nobody writes any more."""
+    slept: list[float] = []
+    monkeypatch.setattr("reblock.storage.media.local_workspace.time.sleep", slept.append)
+    with LocalWorkspace(str(tmp_path / "y")) as workspace:
+        workspace.begin_log(b"line\n")
+        first = workspace.fence()
+        assert first is not None
+        assert os.path.exists(first)
+    with LocalWorkspace(str(tmp_path / "y")) as workspace:
+        assert slept == [FENCE_SECONDS]
+        assert FENCE_SECONDS >= 3 * TETHER_SECONDS
+        assert not os.path.exists(first)
+        second = workspace.fence()
+        assert second is not None
+        assert second != first
+        workspace.unfence()
+        assert not os.path.exists(second)
+        workspace.fence()
+        workspace.clear()
+        assert sorted(os.listdir(workspace.folder)) == ["lock"]
+    assert slept == [FENCE_SECONDS]
+    assert os.listdir(tmp_path) == []

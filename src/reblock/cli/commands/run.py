@@ -121,7 +121,7 @@ def command(
         if as_json or not quiet:
             emit(plan_of(job, notes, as_json=as_json))
         return
-    job = api.adopt(job, scratch=scratch, exist_ok=exist_ok or array_task is not None, overwrite=overwrite)
+    job = api.adopt(job, scratch=scratch, exist_ok=exist_ok, overwrite=overwrite, array_task=array_task)
     with stoppable(quiet=quiet) as cancelled:
         with progress(target, moved_bytes(job.cost), quiet=quiet) as tell:
             how |= {"workers": workers, "cluster": cluster, "array_task": array_task}

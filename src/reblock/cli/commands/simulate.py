@@ -46,6 +46,12 @@ from reblock.cli.output import emit
     "--bandwidth", metavar="SIZE", help="Bytes per second of all workers together, such as 10GB.  [default: no limit]"
 )
 @click.option(
+    "--per-host",
+    metavar="N",
+    type=int,
+    help="Workers that share the cores of one machine, as many as the plan was made for.  [default: 1]",
+)
+@click.option(
     "--stragglers",
     shell_complete=completion.words("none", "lognormal:0.3", "pareto:3", "slow:0.05:4"),
     metavar="KIND",

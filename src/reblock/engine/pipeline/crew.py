@@ -9,14 +9,19 @@
 
 A worker that dies costs its shares: they are submitted again, or the run stops and can be resumed. Only a few shares
 for each worker are submitted at a time, and never more than `MAX_SHARES` in all, however many chunks there are.
+
+A run that stops for any reason stops its workers too, and takes what they have finished: when `execute` returns, none
+of them writes any more, except those that do not answer, which stop by themselves (`tether`).
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from time import perf_counter
 
 from reblock.engine.pipeline.chain import ScratchArrays
@@ -32,8 +37,10 @@ from reblock.model.shares import share_size
 _SUBMITTED = 2
 #: How often each worker may be lost without another share being finished.
 _MOST_LOSSES = 5
-#: How long running shares may take to end when the run stops.
-_LAST_SECONDS = 60
+#: How long shares may take to end when the run stops: those of workers that are told so, and of others.
+_HALT_SECONDS, _LAST_SECONDS = 10, 60
+#: How long to wait for a share before the crew is checked.
+_LOOK_SECONDS = 0.2
 
 
 @dataclass
@@ -52,8 +59,13 @@ class Crew:
     """Whether the executor has silently replaced a lost worker."""
     check: Callable[[], None] = lambda: None
     """Called several times a second while shares are carried out; raises if no worker is left."""
+    halt: Callable[[str], None] | None = None
+    """Tells all workers to stop the shares of a run; None = they cannot be told."""
     lost: bool = False
     """Whether a worker was lost."""
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    """The name of the run."""
+    _unfence: Callable[[], None] | None = None
 
     def may_repeat(self) -> bool:
         """Whether a task may have been carried out twice."""
@@ -80,13 +92,16 @@ class Crew:
         seconds: Sequence[float],
         place: Callable[[int], Site],
         take: Callable[[int, Delivery], None],
+        unfence: Callable[[], None] | None,
         spare: ScratchArrays,
     ) -> list[Measured]:
         """Carry out a plan; returns one measurement per pass, in the elapsed time of the whole crew.
 
         `seconds` are the predicted times of the passes. `place` gives the array that a pass writes as workers reach it,
-        and `take` takes what they return. `spare` makes the intermediate arrays of interleaved passes in workers.
+        and `take` takes what they return. `unfence` removes the fence that they watch, if there is one. `spare` makes
+        the intermediate arrays of interleaved passes in workers.
         """
+        self._unfence = unfence
         last = len(plan.passes) - 1
         if plan.interleaved:
             began, there = perf_counter(), place(last)
@@ -129,7 +144,10 @@ class Crew:
             boxes = _boxes(sweep, some) if done else frozenset[int]()
             finished = frozenset(box for box in boxes if box in done)
             if not done or len(finished) < len(boxes):
-                yield Share(plan, number, view, place, identity, some, finished, watch.digest, source, scratch, caller)
+                yield Share(
+                    *(plan, number, view, place, identity, some, finished),
+                    *(watch.digest, source, scratch, caller, self.run),
+                )
 
     def _run(
         self,
@@ -141,34 +159,37 @@ class Crew:
         count: int = 1,
     ) -> list[Measured]:
         measured, coming = [Measured() for _ in range(count)], iter(shares)
-        waiting: dict[Future[Delivery], tuple[Share, Executor]] = {}
+        waiting = _Waiting()
         again: list[Share] = []
         losses = 0
 
-        def collect(future: Future[Delivery]) -> None:
+        def collect(future: Future[Delivery]) -> str:
             delivery = future.result()
             for one, more in zip(measured, delivery.measured, strict=True):
                 one.add(more)
             take(number, delivery)
+            return delivery.halted
 
         try:
             while True:
                 broken = not self._submit(waiting, again, coming)
-                if not waiting and not again and not broken:
+                if not waiting.shares and not again and not broken:
                     return measured
                 if watch.cancelled():
                     raise KeyboardInterrupt
                 self.check()
-                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED) if waiting else (set(), None)
-                for future in done:
-                    share, executor = waiting.pop(future)
+                for future in waiting.some_done():
+                    share, executor = waiting.shares.pop(future)
                     try:
-                        collect(future)
+                        halted = collect(future)
                         losses = 0
                     except (BrokenExecutor, CancelledError):
                         again.append(share)
                         losses += 1
                         broken = broken or executor is self.executor
+                        continue
+                    if halted:
+                        raise StorageError(f"a worker on {halted} was stopped, or another process has taken over")
                 if broken:
                     self.lost = True
                     losses += 1
@@ -176,24 +197,65 @@ class Crew:
                         raise StorageError("a worker has died, and the others with it")
                     self.executor = self.renew()
         finally:
-            for future in waiting:
-                future.cancel()
-            # Nothing may still be written when the next attempt begins; what is finished need not be done again.
-            for future in wait(waiting, timeout=_LAST_SECONDS).done:
-                with suppress(ReblockError, BrokenExecutor, CancelledError):
-                    collect(future)
+            if waiting.shares:
+                self._drain(list(waiting.shares), collect)
 
-    def _submit(
-        self, waiting: dict[Future[Delivery], tuple[Share, Executor]], again: list[Share], coming: Iterator[Share]
-    ) -> bool:
+    def _drain(self, futures: Sequence[Future[Delivery]], collect: Callable[[Future[Delivery]], str]) -> None:
+        """Stop the workers, and take what they have finished.
+
+        What is being written now must not meet the next attempt; what is finished need not be done again.
+        """
+        seconds = _LAST_SECONDS
+        if self.halt is None and self._unfence is None:
+            for future in futures:
+                future.cancel()
+        else:
+            # Shares that have not begun return at once.
+            seconds = _HALT_SECONDS
+            with suppress(ReblockError):
+                if self._unfence is not None:
+                    self._unfence()
+            if self.halt is not None:
+                self.halt(self.run)
+        done, late = wait(futures, timeout=seconds)
+        for future in late:
+            future.cancel()
+        for future in done:
+            with suppress(ReblockError, BrokenExecutor, CancelledError):
+                collect(future)
+
+    def _submit(self, waiting: _Waiting, again: list[Share], coming: Iterator[Share]) -> bool:
         """Submit as many shares as the workers can use; False if the executor is broken."""
-        while len(waiting) < _SUBMITTED * self.workers and (share := again.pop() if again else next(coming, None)):
+        while len(waiting.shares) < _SUBMITTED * self.workers and (
+            share := again.pop() if again else next(coming, None)
+        ):
             try:
-                waiting[self.executor.submit(perform, share)] = share, self.executor
+                waiting.add(self.executor.submit(perform, share), share, self.executor)
             except BrokenExecutor:
                 again.append(share)
                 return False
         return True
+
+
+class _Waiting:
+    """Shares that are submitted; however many there are, one that is done is found at once."""
+
+    def __init__(self) -> None:
+        self.shares: dict[Future[Delivery], tuple[Share, Executor]] = {}
+        self._done: SimpleQueue[Future[Delivery]] = SimpleQueue()
+
+    def add(self, future: Future[Delivery], share: Share, executor: Executor) -> None:
+        """Wait for a share."""
+        self.shares[future] = share, executor
+        future.add_done_callback(self._done.put)
+
+    def some_done(self) -> Iterator[Future[Delivery]]:
+        """Those that are done; waits a moment for the first."""
+        with suppress(Empty):
+            if self.shares:
+                yield self._done.get(timeout=_LOOK_SECONDS)
+            while True:
+                yield self._done.get_nowait()
 
 
 def _identity(place: Site) -> int | None:

@@ -4,7 +4,7 @@ A worker is any process that sees source and target under the names that the cal
 time, with its own threads and within its own budget, whatever the number of threads that call `perform`.
 
 A share may be carried out twice, even at the same time: two tasks only ever write disjoint bytes, and the same task
-always writes the same ones. A worker that nobody waits for any more stops when the folder that it writes in is gone.
+always writes the same ones. A worker stops when its run does (`tether`), and returns the boxes that it has finished.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from itertools import starmap
-from threading import Lock
-from time import monotonic
+from threading import Lock, Timer, current_thread
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reblock.engine import native
+from reblock.engine.memory.budget import SpareMemory
 from reblock.engine.pipeline.chain import ScratchArrays, run_tasks
 from reblock.engine.pipeline.execute import execute
+from reblock.engine.pipeline.tether import End, Tether
 from reblock.engine.report import Measured
 from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
-from reblock.errors import DiskError, ReblockError, StorageError, UsageError
-from reblock.model import Finished, Medium, Plan, Store, Sums
+from reblock.errors import ReblockError, StorageError, UsageError
+from reblock.model import Finished, Plan, Store, Sums
 
 #: Where Linux keeps an ID of the present boot: processes with the same ID share a page cache.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-#: How often a worker checks that the folder it writes in still exists.
-_TETHER_SECONDS = 0.2
 #: A process carries out one share at a time, because each may take the whole budget.
 _ALONE = Lock()
+#: How long memory is kept for the next share of the same pass.
+_KEEP_SECONDS = 2.0
 
 Integers = npt.NDArray[np.uint64]
 
@@ -77,6 +78,8 @@ class Site:
     """Its folder."""
     alone: bool
     """Whether every write box is its own file, whose state is to be returned."""
+    fence: str | None = None
+    """A file that exists as long as workers may write; None = there is none."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ class Share:
     """Makes the intermediate arrays of interleaved passes."""
     caller: Host
     """Where the caller runs."""
+    run: str
+    """The name of the run, by which its workers are told to stop."""
 
     @property
     def name(self) -> str:
@@ -129,6 +134,8 @@ class Delivery:
     """The state of their files, if they are durable and each box has its own file."""
     measured: list[Measured] = field(default_factory=list)
     """What was measured in each pass that was carried out."""
+    halted: str = ""
+    """The machine of a worker that was told to stop before all boxes of the share were finished; "" = they are."""
 
     def boxes(self) -> list[Finished]:
         """The boxes that the caller makes durable."""
@@ -154,22 +161,37 @@ class _ShareLedger:
             self.boxes.extend(boxes)
 
 
-class _Tether:
-    """Tells whether the folder that a worker writes in is gone: published, discarded, or never visible from here."""
+class _Keeping:
+    """Memory for the next share of a run; it is returned to the system soon if there is none."""
 
-    def __init__(self, medium: Medium, root: str, identity: int | None) -> None:
-        self._medium, self._root, self._identity = medium, root, identity
-        self._next = 0.0
-        self._gone = False
+    def __init__(self) -> None:
+        self._run = ""
+        self._spare = SpareMemory()
+        self._timer: Timer | None = None
 
-    def __call__(self) -> bool:
-        if self._identity is not None and not self._gone and (now := monotonic()) >= self._next:
-            self._next = now + _TETHER_SECONDS
-            try:
-                self._gone = self._medium.status(self._root).identity != self._identity
-            except (FileNotFoundError, DiskError):
-                self._gone = True
-        return self._gone
+    @contextmanager
+    def of(self, run: str) -> Iterator[SpareMemory]:
+        """The memory that shares of a run have left; only one share uses it at a time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._run != run:
+            self._spare.clear()
+        self._run = run
+        try:
+            yield self._spare
+        finally:
+            self._timer = Timer(_KEEP_SECONDS, self._forget)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _forget(self) -> None:
+        with _ALONE:
+            # A share that began while this was waiting has cancelled it too late.
+            if self._timer is current_thread():
+                self._spare.clear()
+
+
+_KEEPING = _Keeping()
 
 
 def perform(share: Share) -> Delivery:
@@ -179,8 +201,8 @@ def perform(share: Share) -> Delivery:
         raise UsageError(
             f"a worker on {here.host} has reblock {here.version}, the run began with {share.caller.version}"
         )
-    with _ALONE, _no_collection():
-        return _perform(share, here)
+    with _ALONE, _no_collection(), _KEEPING.of(share.run) as spare:
+        return _perform(share, here, spare)
 
 
 @contextmanager
@@ -200,20 +222,23 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _perform(share: Share, here: Host) -> Delivery:
+def _perform(share: Share, here: Host, spare: SpareMemory) -> Delivery:
     place = share.place
     medium = place.store.medium
-    tether = _Tether(medium, place.root, share.identity)
-    if tether():
+    tether = Tether(medium, place.root, share.identity, place.fence, share.run)
+    if tether() and tether.end is End.GONE:
         raise UsageError(
             f"a worker on {here.host} does not see {place.root}: the run is over, or the folder is not shared"
         )
     ledger = _ShareLedger(share.finished, share.number)
-    watch = Watch(None, tether, ledger=ledger, digest=share.digest, source=share.source)
+    watch = Watch(None, tether, ledger=ledger, digest=share.digest, source=share.source, spare=spare)
+    halted = ""
     try:
         measured = _execute(share, watch)
     except KeyboardInterrupt:
-        raise StorageError(f"{place.root} is gone: the run is over") from None
+        if tether.end is End.GONE:
+            raise StorageError(f"{place.root} is gone: the run is over") from None
+        halted, measured = here.host, [Measured() for _ in (share.plan.passes if share.plan.interleaved else (0,))]
     boxes = sorted(ledger.boxes)
     paths: tuple[str, ...] | None = tuple(box.path for box in boxes)
     seen = None
@@ -230,6 +255,7 @@ def _perform(share: Share, here: Host) -> Delivery:
         paths,
         seen,
         measured,
+        halted,
     )
 
 

@@ -203,6 +203,14 @@ class KeyWorkspace:
         for number in self.segments():
             self._medium.remove_folder(f"{self.folder}/member-{number:04}")
 
+    # ---------------------------------------------------------------- worker processes
+    def fence(self) -> str | None:
+        """None: worker processes follow the lease of the lock, if there is one."""
+        return None
+
+    def unfence(self) -> None:
+        """Nothing to remove."""
+
     # ---------------------------------------------------------------- the lock
     @property
     def is_there(self) -> bool:

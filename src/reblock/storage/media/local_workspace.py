@@ -9,6 +9,7 @@
       scratch     intermediate arrays
       replaced    an old target during its removal, if two folders cannot be swapped in one step
       member-0002 the lock, log and scratch of one member of a job array
+      crew-1f0c…  there while worker processes write here; they stop when it is gone
     .scan.zarr.reblock-done
                   the log of a finished run, while the folder is being removed
 
@@ -22,7 +23,9 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -37,6 +40,9 @@ from reblock.storage.media.private import PrivateFolder
 
 _ARRAY, _JOURNAL, _LOCK, _SCRATCH, _REPLACED = "array", "journal", "lock", "scratch", "replaced"
 _MEMBER = re.compile(r"member-(\d{4,})")
+_CREW = re.compile(r"crew-[0-9a-f]{16}")
+#: How long the workers of a run that was killed may take to see that their fence is gone, and to end a write.
+FENCE_SECONDS = 1.0
 #: The longest part of the target's name that the folder's name repeats, in bytes.
 _LONGEST = 200
 
@@ -127,6 +133,14 @@ class LocalWorkspace:
     def __enter__(self) -> Self:
         self._held.take(self.target)
         self._removed = False
+        try:
+            if self._fences():
+                # The run that made it was killed, and its workers on other machines may not know that.
+                self.unfence()
+                time.sleep(FENCE_SECONDS)
+        except BaseException:
+            self._held.release()
+            raise
         return self
 
     def __exit__(
@@ -142,6 +156,22 @@ class LocalWorkspace:
     def check_place(self) -> None:
         """Raise StorageError if the folder was moved or replaced while we work in it."""
         self._held.folder.check_place()
+
+    # ---------------------------------------------------------------- worker processes
+    def fence(self) -> str | None:
+        """Make a file with a name of its own; the workers of an earlier run do not know it."""
+        name = f"crew-{secrets.token_hex(8)}"
+        with disk_errors("create", os.path.join(self.folder, name)):
+            os.close(self._held.folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        return os.path.join(self.folder, name)
+
+    def unfence(self) -> None:
+        """Remove such files."""
+        for name in self._fences():
+            self._held.folder.remove(name)
+
+    def _fences(self) -> list[str]:
+        return [name for name in self._held.folder.names() if _CREW.fullmatch(name)]
 
     # ---------------------------------------------------------------- the log
     def begin_log(self, line: bytes) -> FileLog:
@@ -284,7 +314,7 @@ def _is_array(name: str) -> bool:
 
 def _is_ours(name: str) -> bool:
     known = (_JOURNAL, f"{_JOURNAL}.new", _LOCK, _SCRATCH, _REPLACED)
-    return _is_array(name) or name in known or _MEMBER.fullmatch(name) is not None
+    return _is_array(name) or name in known or bool(_MEMBER.fullmatch(name) or _CREW.fullmatch(name))
 
 
 @contextmanager
