@@ -70,7 +70,8 @@ def prepare(
 ) -> tuple[AnyJob, Attempt]:
     """A job and an attempt at it; raises if anything that is known without the lock prevents it.
 
-    Without `check`, an existing target is not looked at. If there is an unfinished run of the same problem, both have its plans.
+    Without `check`, an existing target is not looked at. If there is an unfinished run of the same problem, both have
+    its plans.
     """
     target, kind = _ends_of(job)
     works = [_work(name, one) for name, one in jobs_of(job).items()]

@@ -79,7 +79,7 @@ class Crew:
         """The error for an array that only one process can write."""
         return UsageError(
             f"only one process can write {store.format} with this codec: leave out {option('workers')} and "
-            f"{option('cluster')}, or write zarr, or {option('codec', 'none')}"
+            f"{option('cluster')}, or write zarr, or a file without compression ({option('codec', 'none')}, .nii)"
         )
 
     def execute(
