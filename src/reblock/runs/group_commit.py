@@ -150,7 +150,7 @@ class GroupCommit:
     # ---------------------------------------------------------------- what is new
     def record(self, sweep: int, boxes: Sequence[Finished]) -> None:
         """Record written boxes of a pass; waits while too much is not durable yet. Ignores other passes."""
-        if sweep not in self._sides:
+        if sweep not in self._sides or not boxes:
             return
         with self._state:
             self._raise()
