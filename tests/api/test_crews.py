@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from math import prod
 from multiprocessing import get_context
 from pathlib import Path
@@ -105,15 +105,19 @@ class Failing(Executor):
     def __init__(self, shares: int) -> None:
         self.left = shares
         self.threads = ThreadPoolExecutor(2)
+        self.begun: list[Any] = []
 
     def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Any:
         if function.__name__ == "perform":
             self.left -= 1
             if self.left < 0:
                 return self.threads.submit(self._fail)
-        return self.threads.submit(function, *arguments, **more)
+        made = self.threads.submit(function, *arguments, **more)
+        self.begun.append(made)
+        return made
 
     def _fail(self) -> None:
+        wait(self.begun)
         raise reblock.StorageError("no more")
 
 
