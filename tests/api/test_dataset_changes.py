@@ -117,3 +117,33 @@ def test_a_discarded_append_leaves_nothing(here: Path) -> None:
     assert reblock.clean(here / "all.zarr")
     assert {path: path.read_bytes() for path in (here / "all.zarr").rglob("*") if path.is_file()} == before
     assert sorted(os.listdir(here)) == ["a.nc", "all.zarr", "b.nc"]
+
+
+def test_verify_an_append(here: Path) -> None:
+    reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    assert reblock.verify(here / "b.nc", here / "all.zarr", append_along="time")
+    assert reblock.verify(here / "b.nc", here / "all.zarr", append_along="time", reader="library")
+    verdict = reblock.verify(here / "a.nc", here / "all.zarr", append_along="time")
+    assert not verdict
+    assert {name for name, one in verdict.arrays.items() if not one.equal} == {"t2m", "sst", "time"}
+    part = reblock.verify(here / "b.nc", here / "all.zarr", append_along="time", region="time=2:6", include="t2m")
+    assert not part
+    with pytest.raises(reblock.UsageError, match="'height' is an axis of none"):
+        reblock.verify(here / "b.nc", here / "all.zarr", append_along="height")
+    with pytest.raises(reblock.UsageError, match="into_region is for one array"):
+        reblock.verify(here / "b.nc", here / "all.zarr", into_region="time=0:4")
+
+
+def test_verify_an_append_that_leaves_arrays_out(here: Path) -> None:
+    """What has no such axis, and is in one of the datasets only, is not part of an append."""
+    dataset(8, 6).assign(more=("lat", np.arange(3.0))).drop_vars("lon").to_netcdf(here / "c.nc")
+    reblock.repartition(here / "c.nc", here / "all.zarr", append_along="time")
+    assert reblock.verify(here / "c.nc", here / "all.zarr", append_along="time")
+
+
+def test_a_ragged_dataset_names_where_an_append_may_begin(here: Path) -> None:
+    reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    dataset(14, 2).to_netcdf(here / "c.nc")
+    words = r"(t2m|sst|time) has length 14 along axis \d \(time\), inside a chunk of 4: .* begin at 12 or 16"
+    with pytest.raises(reblock.UsageError, match=words):
+        reblock.repartition(here / "c.nc", here / "all.zarr", append_along="time")

@@ -172,7 +172,7 @@ def test_include_and_exclude(source: Path, tmp_path: Path, include: Any, exclude
         ({"chunks": "height=3"}, "no array has the axis 'height': the axes are"),
         ({"region": "0:3"}, "name axes"),
         ({"transpose": "2,1,0"}, "transpose is for one array"),
-        ({"dtype": "f8"}, "dtype is for one array"),
+        ({"chunk_order": "morton"}, "chunk_order is for one array"),
         ({"include": "x*"}, "'x\\*' matches none of the arrays"),
         ({"exclude": "*"}, "leave no array"),
         ({"to_format": "npy"}, "npy holds one array.*choose zarr"),

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.api.array import Array, ArraySource, open, open_array
-from reblock.api.compare_datasets import DatasetVerdict, compare_datasets
+from reblock.api.compare_datasets import DatasetVerdict, HowCompared, compare_datasets
 from reblock.api.conversion import as_type
 from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetRequest, find_tree
+from reblock.api.dataset_types import by_name
 from reblock.api.described import describe_array, describe_dataset
 from reblock.api.ends import AnySource
 from reblock.api.joining import joined_source
@@ -82,11 +83,9 @@ class _VerifyOptions:
 
     def require_dataset(self) -> None:
         """Raise UsageError for options that do not apply to datasets."""
-        if self.transpose is not None or self.cast is not None:
-            given = "dtype" if self.transpose is None else "transpose"
-            raise UsageError(f"{option(given)} is for one array, not for datasets")
-        if self.is_partial:
-            raise UsageError(f"{options('append_along', 'into_region')} are for one array, not for datasets")
+        for name in ("transpose", "into_region"):
+            if getattr(self, name) is not None:
+                raise UsageError(f"{option(name)} is for one array, not for datasets")
 
 
 def verify(
@@ -122,7 +121,8 @@ def verify(
     target is compared that a run with these options has written last, or that region.
 
     With the `dtype` and `unsafe_cast` of the run that made the target, the source's elements are converted as the run
-    did, and the results are compared; an element that does not survive differs.
+    did, and the results are compared; an element that does not survive differs. Of datasets, `append_along` names an
+    axis: arrays without it are compared whole.
     """
     if unsafe_cast and dtype is None:
         raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
@@ -135,8 +135,9 @@ def verify(
     cast = None if dtype is None else Cast(dtype, checked=not unsafe_cast)
     how = _VerifyOptions(region, transpose, parse_memory(memory), allow, reader, cast, append_along, into_region)
     trees = None
-    if include or exclude or not all(isinstance(end, str | os.PathLike) for end, _, _ in ends):
-        trees = _trees_of(ends, require=bool(include or exclude))
+    chosen = bool(include or exclude or by_name(dtype))
+    if chosen or not all(isinstance(end, str | os.PathLike) for end, _, _ in ends):
+        trees = _trees_of(ends, require=chosen)
     if trees is None:
         try:
             return _verify_arrays(ends[0][0], ends[1][0], (from_format, to_format), how)
@@ -145,11 +146,15 @@ def verify(
             if trees is None:
                 raise
     how.require_dataset()
+    along = None if append_along is None else str(append_along)
+    wanted = DatasetRequest(include, exclude, region, dtype=dtype, append_along=along)
 
-    def compare_arrays(left: Array, right: Array, part: Ranges | None) -> Verdict:
-        return _verify_arrays(left, right, (None, None), replace(how, region=part))
+    def compare_arrays(left: Array, right: Array, one: HowCompared) -> Verdict:
+        cast = None if one.dtype is None else Cast(one.dtype, checked=not unsafe_cast)
+        options = replace(how, region=one.region, cast=cast, append_along=one.append_along)
+        return _verify_arrays(left, right, (None, None), options)
 
-    return compare_datasets(*trees, DatasetRequest(include, exclude, region), compare_arrays, how.memory_bytes)
+    return compare_datasets(*trees, wanted, compare_arrays, how.memory_bytes)
 
 
 def _trees_of(

@@ -8,13 +8,28 @@ from typing import Any
 
 from reblock.api.array import Array
 from reblock.api.dataset_ends import DatasetRequest, chosen_tree, narrowing
+from reblock.api.dataset_types import types_of
 from reblock.api.verdict import Verdict
 from reblock.engine import digest
+from reblock.errors import UsageError
 from reblock.geometry.notation import parse_region
 from reblock.model import Schema, TableSchema, TreeStore
 
-#: Compares two arrays, with the region of the first.
-Compare = Callable[[Array, Array, Any], Verdict]
+
+@dataclass(frozen=True)
+class HowCompared:
+    """How one array of a dataset is compared."""
+
+    region: Any = None
+    """The part of the source's array."""
+    dtype: Any = None
+    """The type that its elements are converted to."""
+    append_along: str | None = None
+    """The axis along which it is the end of the target's array."""
+
+
+#: Compares two arrays.
+Compare = Callable[[Array, Array, HowCompared], Verdict]
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,12 @@ def compare_datasets(
     if wanted.include or wanted.exclude:
         theirs = chosen_tree(theirs, replace(wanted, strict=False), target.location)
     narrow = narrowing({"region": wanted.region}, ours)
+    types, _ = types_of(wanted.dtype, ours, source.location)
     sides: list[dict[str, Schema | TableSchema]] = [{**tree.arrays, **tree.tables} for tree in (ours, theirs)]
+    along = wanted.append_along
+    if along is not None:
+        # An append leaves alone what has no such axis, and does not bring it along.
+        sides = _along(sides, along, source.location)
     found = [f"{name} is missing in the target" for name in sides[0] if name not in sides[1]]
     found += [f"{name} is missing in the source" for name in sides[1] if name not in sides[0]]
     verdicts: dict[str, Verdict] = {}
@@ -71,7 +91,8 @@ def compare_datasets(
         if name in ours.tables and name in theirs.tables:
             verdicts[name] = _compare_tables(name, source, target, region, memory_bytes)
         elif name in ours.arrays and name in theirs.arrays:
-            verdicts[name] = compare(Array(source.array(name)), Array(target.array(name)), region)
+            how = HowCompared(region, types.get(name), along if along in (sides[0][name].axes or ()) else None)
+            verdicts[name] = compare(Array(source.array(name)), Array(target.array(name)), how)
         else:
             kinds = ["a table" if name in tree.tables else "an array" for tree in (ours, theirs)]
             verdicts[name] = Verdict(False, (f"{kinds[0]} against {kinds[1]}",))
@@ -81,6 +102,19 @@ def compare_datasets(
     ]
     one, two = map(digest.dataset_digest, digests) if sides[0].keys() == sides[1].keys() else (None, None)
     return DatasetVerdict(not found, tuple(found), verdicts, one, two)
+
+
+def _along(
+    sides: list[dict[str, Schema | TableSchema]], axis: str, where: str
+) -> list[dict[str, Schema | TableSchema]]:
+    """Both sides without arrays that only one of them has, unless they have the axis."""
+    if not any(axis in (one.axes or ()) for one in sides[0].values()):
+        raise UsageError(f"{axis!r} is an axis of none of the arrays of {where}")
+    one, two = (
+        {name: schema for name, schema in side.items() if name in other or axis in (schema.axes or ())}
+        for side, other in ((sides[0], sides[1]), (sides[1], sides[0]))
+    )
+    return [one, two]
 
 
 def _differences(name: str, verdict: Verdict) -> list[str]:

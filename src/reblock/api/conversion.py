@@ -18,6 +18,8 @@ from reblock.storage.conventions import FILL_VALUE, fill_attribute
 
 #: The text that stands for no fill value.
 NO_FILL = "none"
+#: An attribute of CF that is of the array's type.
+_MISSING = "missing_value"
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -40,6 +42,8 @@ def converted_schema(schema: Schema, dtype: Any, fill: Any, *, checked: bool) ->
     value = schema.fill_value
     if fill is not None:
         value = parse_fill(fill, after)
+    elif _is_implied(schema) and checked and not fits(element(value, schema.dtype), after):
+        value = None
     elif value is not None:
         value = _converted(value, schema.dtype, after, checked=checked)
     return replace(
@@ -49,6 +53,11 @@ def converted_schema(schema: Schema, dtype: Any, fill: Any, *, checked: bool) ->
         attributes=_attributes(schema, after, value, given=fill is not None, checked=checked),
         notes=(*schema.notes, *_notes(schema.dtype, after, checked=checked)),
     )
+
+
+def _is_implied(schema: Schema) -> bool:
+    """Whether nobody chose the fill value: without the attribute it is that of the NetCDF library for the type."""
+    return schema.netcdf and schema.fill_value is not None and FILL_VALUE not in schema.attributes
 
 
 def _notes(before: np.dtype[Any], after: np.dtype[Any], *, checked: bool) -> tuple[str, ...]:
@@ -65,8 +74,8 @@ def _notes(before: np.dtype[Any], after: np.dtype[Any], *, checked: bool) -> tup
 
 
 def _attributes(schema: Schema, dtype: np.dtype[Any], fill: Any, *, given: bool, checked: bool) -> Mapping[str, Any]:
-    """The attributes; `_FillValue`, which has the array's type, follows it."""
-    found = schema.attributes
+    """The attributes; `_FillValue` and `missing_value`, which have the array's type, follow it."""
+    found = _with_missing_value(schema, dtype)
     if FILL_VALUE not in found or (dtype == schema.dtype and not given):
         return found
     if given:
@@ -76,6 +85,23 @@ def _attributes(schema: Schema, dtype: np.dtype[Any], fill: Any, *, given: bool,
     if value is None:
         return found
     return {**found, FILL_VALUE: _converted(value, schema.dtype, dtype, checked=checked)}
+
+
+def _with_missing_value(schema: Schema, dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    """The attributes with a `missing_value` of the other type, if it has the array's, and survives."""
+    value = schema.attributes.get(_MISSING)
+    before = schema.dtype.newbyteorder("=")
+    if not isinstance(value, np.ndarray | np.generic) or before == dtype.newbyteorder("="):
+        return schema.attributes
+    given = np.asarray(value)
+    if given.dtype.newbyteorder("=") != before or not is_convertible(before, dtype):
+        return schema.attributes
+    made = np.zeros(given.size, dtype.newbyteorder("="))
+    try:
+        convert(given.reshape(-1), made, checked=True)
+    except MisfitError:
+        return schema.attributes
+    return {**schema.attributes, _MISSING: made.reshape(given.shape) if isinstance(value, np.ndarray) else made[0]}
 
 
 def _converted(value: Any, before: np.dtype[Any], after: np.dtype[Any], *, checked: bool) -> Any:

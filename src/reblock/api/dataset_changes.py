@@ -16,6 +16,7 @@ from importlib import import_module
 from reblock.api.changing import find_base
 from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetEnds, chosen_tree, find_dataset_ends, narrowing
+from reblock.api.dataset_types import listed, types_of
 from reblock.api.ends import Ends, Request, check_decided, check_stored, patch_ends
 from reblock.errors import UsageError, option
 from reblock.geometry.notation import items_by_name
@@ -30,7 +31,6 @@ from reblock.units import format_size
 
 #: Arrays without the axis are compared up to this size.
 _COMPARED_BYTES = 64 << 20
-_SHOWN = 8
 
 
 def dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
@@ -42,7 +42,7 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
     check_stored(request)
     check_decided(request)
     axis = str(request.append_along)
-    one_array = [name for name in ("into_region", "transpose", "dtype", "chunks", "disks") if getattr(request, name)]
+    one_array = [name for name in ("into_region", "transpose", "chunks", "disks") if getattr(request, name)]
     if one_array:
         raise UsageError(f"{option(one_array[0])} does not go with {option('append_along')} of a dataset")
     files = look(source.described_by)
@@ -52,9 +52,11 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
     _check_names(source, chosen, path, tree.tree, names, axis)
     notes = _compare_others(request, source, chosen, tree, [name for name in chosen.arrays if name not in names])
     narrow = narrowing({"region": request.region}, chosen)
+    along = replace(chosen, arrays={name: chosen.arrays[name] for name in names})
+    types, kept = types_of(request.dtype, along, source.location)
     requests, parts = {}, dict[str, Ends]()
     for name in names:
-        requests[name] = replace(request, **narrow(chosen.arrays[name].axes))
+        requests[name] = replace(request, dtype=types.get(name), **narrow(chosen.arrays[name].axes))
         where = Location(path, name)
         _, base = find_base(os.path.join(path, name), tree.format)
         store = source.array(name)
@@ -63,7 +65,7 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
         except UsageError as error:
             raise UsageError(f"{name}: {error.message}") from error
     patches = {name: one.format for name, one in parts.items() if isinstance(one.format, Patch)}
-    made = Tree({}, {name: one.schema for name, one in parts.items()}, {}, tuple(notes))
+    made = Tree({}, {name: one.schema for name, one in parts.items()}, {}, (*notes, *kept))
     return DatasetEnds(source, parts, requests, made, (), Location(path), PatchTree(patches), files)
 
 
@@ -87,17 +89,17 @@ def _check_names(source: TreeStore, chosen: Tree, path: str, there: Tree, names:
     """Raise UsageError if the two sides do not have the same arrays along the axis."""
     if not names:
         known = sorted({one for schema in chosen.arrays.values() for one in schema.axes or ()})
-        raise UsageError(f"no array of {source.location} has the axis {axis!r}: there are {_listed(known)}")
+        raise UsageError(f"no array of {source.location} has the axis {axis!r}: there are {listed(known)}")
     theirs = [name for name, schema in there.arrays.items() if axis in (schema.axes or ())]
     if missing := [name for name in names if name not in theirs]:
         raise UsageError(
-            f"{path} has no {_listed(missing)} with the axis {axis}: {option('exclude')} leaves such arrays out"
+            f"{path} has no {listed(missing)} with the axis {axis}: {option('exclude')} leaves such arrays out"
         )
     if missing := [name for name in theirs if name not in names]:
-        raise UsageError(f"{source.location} has no {_listed(missing)}, which {path} has along {axis}")
+        raise UsageError(f"{source.location} has no {listed(missing)}, which {path} has along {axis}")
     tables = [name for one in (chosen, there) for name, table in one.tables.items() if axis in (table.axes or ())]
     if tables:
-        raise UsageError(f"{_listed(tables)} cannot be cut into chunks, so nothing can be appended to it along {axis}")
+        raise UsageError(f"{listed(tables)} cannot be cut into chunks, so nothing can be appended to it along {axis}")
 
 
 def _compare_others(
@@ -124,8 +126,4 @@ def _compare_others(
                     f"{option('exclude')} leaves it out"
                 )
             same.append(name)
-    return [*notes, *([f"{_listed(same)}: the same in both"] if same else [])]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
+    return [*notes, *([f"{listed(same)}: the same in both"] if same else [])]

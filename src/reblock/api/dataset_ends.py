@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from reblock.api.array import REPLICAS
 from reblock.api.dataset import Dataset
+from reblock.api.dataset_types import fills_of, listed, matches, types_of
 from reblock.api.ends import Ends, Request, check_stored, ends_of, find_target
 from reblock.errors import FormatError, UsageError, option, options
 from reblock.geometry.notation import AUTO, Ranges, items_by_name, parse_region
@@ -27,13 +27,11 @@ from reblock.storage.media.postgres_url import is_database
 
 #: Options that need one array, and what they are for.
 _ONE_ARRAY = (
-    *("transpose", "dtype", "fill_value", "chunk_order", "access", "disks"),
+    *("transpose", "chunk_order", "access", "disks"),
     "into_region",
 )
 #: Options that may name axes, and the notation of their items.
 _BY_AXIS = {"chunks": "CHUNK", "shards": "SHARD", "region": "START:STOP"}
-#: The most names that a message lists.
-_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,10 @@ class DatasetRequest:
     """Patterns of names that are left out."""
     region: Ranges | None = None
     """The part of each array, by names of axes."""
+    dtype: Any = None
+    """The types that arrays of the first dataset are converted to, for all or by name."""
+    append_along: str | None = None
+    """The axis along which the first dataset was appended to the second."""
     strict: bool = True
     """Whether a pattern that matches no name is an error."""
 
@@ -87,7 +89,9 @@ def find_tree(
     is_path = isinstance(source, str | os.PathLike) and not is_database(os.fspath(source))
     if not is_path or str(source).startswith(REPLICAS):
         if require:
-            raise UsageError(f"{options('include', 'exclude')} are for datasets, and the source is one array")
+            raise UsageError(
+                f"{options('include', 'exclude')} and values by name are for datasets, and the source is one array"
+            )
         return None
     try:
         return registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external))
@@ -118,11 +122,14 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
     named = any(schema.axes for schema in chosen.arrays.values())
     by_axis = narrowing({name: getattr(request, name) for name in _BY_AXIS}, chosen)
 
+    types, kept = types_of(request.dtype, chosen, source.location)
+    fills = fills_of(request.fill_value, chosen, source.location)
+
     def narrow(axes: Sequence[str] | None) -> Request:
         return replace(request, **by_axis(axes))
 
     for name, schema in chosen.arrays.items():
-        requests[name] = narrow(schema.axes)
+        requests[name] = replace(narrow(schema.axes), dtype=types.get(name), fill_value=fills.get(name))
         where = None if location is None else Location(location.path, f"{inner}/{name}")
         found = _ends(requests[name], source, name, where, kind)
         if isinstance(found, Ends):
@@ -144,7 +151,7 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
     tables = tuple(
         TableWork(name, _table_ranges(chosen.tables[name], narrow(chosen.tables[name].axes))) for name in tree.tables
     )
-    tree = replace(tree, notes=(*tree.notes, *skipped))
+    tree = replace(tree, notes=(*tree.notes, *kept, *skipped))
     return DatasetEnds(source, parts, requests, tree, tables, location, kind, files)
 
 
@@ -187,7 +194,7 @@ def _supported(
         whys: dict[str, list[str]] = {}
         for name, why in lost.items():
             whys.setdefault(why, []).append(name)
-        words = "; ".join(f"{_listed(names)} ({why})" for why, names in whys.items())
+        words = "; ".join(f"{listed(names)} ({why})" for why, names in whys.items())
         raise UsageError(
             f"{kind.name} cannot hold {words}: {option('skip_unsupported', True)} leaves "
             f"{'it' if len(lost) == 1 else 'them'} out, so does {option('exclude')}"
@@ -205,11 +212,11 @@ def chosen_tree(tree: Tree, request: Request | DatasetRequest, where: str) -> Tr
     names = [*tree.arrays, *tree.tables]
     strict = not isinstance(request, DatasetRequest) or request.strict
     for pattern in (*include, *exclude) if strict else ():
-        if not any(_matches(name, [pattern]) for name in names):
-            raise UsageError(f"{pattern!r} matches none of the arrays of {where}: {_listed(names)}")
-    taken = {name for name in names if (not include or _matches(name, include)) and not _matches(name, exclude)}
+        if not any(matches(name, [pattern]) for name in names):
+            raise UsageError(f"{pattern!r} matches none of the arrays of {where}: {listed(names)}")
+    taken = {name for name in names if (not include or matches(name, include)) and not matches(name, exclude)}
     if not taken and strict:
-        raise UsageError(f"{option('include')} and {option('exclude')} leave no array of {where}: {_listed(names)}")
+        raise UsageError(f"{option('include')} and {option('exclude')} leave no array of {where}: {listed(names)}")
     above = {"/".join(name.split("/")[:count]) for name in taken for count in range(name.count("/") + 1)}
     return Tree(
         {name: group for name, group in tree.groups.items() if not include or name in above or not name},
@@ -221,17 +228,6 @@ def chosen_tree(tree: Tree, request: Request | DatasetRequest, where: str) -> Tr
 
 def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a pattern is that of the name, or of a group above it; `*` also matches slashes."""
-    parts = name.split("/")
-    whole = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    return any(fnmatchcase(one, pattern.strip("/")) for pattern in patterns for one in whole)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
 # ---------------------------------------------------------------- options by the names of axes
@@ -249,7 +245,7 @@ def narrowing(given: Mapping[str, Any], tree: Tree) -> Callable[[Sequence[str] |
             continue
         for axis in found:
             if axis not in known:
-                names = f"the axes are {_listed(sorted(known))}" if known else "its axes have no names"
+                names = f"the axes are {listed(sorted(known))}" if known else "its axes have no names"
                 raise UsageError(f"{option(name)}: no array has the axis {axis!r}: {names}")
         items[name] = found
 

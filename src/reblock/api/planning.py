@@ -13,6 +13,7 @@ from reblock.api.dataset import Dataset
 from reblock.api.dataset_changes import dataset_ends
 from reblock.api.dataset_ends import DatasetEnds, find_tree
 from reblock.api.dataset_job import AnyJob, DatasetJob
+from reblock.api.dataset_types import by_name
 from reblock.api.devices import AUTO_DEVICE, Devices, Tried
 from reblock.api.ends import AnySource, Ends, Request, find_ends
 from reblock.api.job import Job
@@ -78,7 +79,8 @@ def plan(
     to each array that has one. `include` and `exclude` choose arrays by patterns of their names; `skip_unsupported`
     leaves out those that the target's format cannot hold.
 
-    With `dtype`, elements are converted, and the first whose value does not survive stops the run before the target
+    With `dtype`, elements are converted (of a dataset, those of all arrays of numbers that are not coordinates, or by
+    name: `t2m=f4,u10=f4`), and the first whose value does not survive stops the run before the target
     appears: out of range, a lost fraction, NaN to integers, an imaginary part; floats may be rounded, but not become
     infinite. `unsafe_cast` converts all of them as numpy does. `fill_value` is that of the target, for elements that
     are never written; `"none"` = without one.
@@ -110,7 +112,7 @@ def plan(
 def _plan(request: Request) -> AnyJob:
     """Plan one array, or all arrays of a dataset."""
     where = request.source, request.from_format, request.allow_external
-    if request.include or request.exclude:
+    if request.include or request.exclude or by_name(request.dtype) or by_name(request.fill_value):
         found = find_tree(*where, require=True)
     elif isinstance(request.source, TreeStore | Dataset):
         found = find_tree(*where)

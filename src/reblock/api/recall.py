@@ -12,6 +12,7 @@ from typing import Any
 
 from reblock.api.array import Array
 from reblock.api.conversion import fill_text
+from reblock.api.dataset_types import fills_text, types_text
 from reblock.api.devices import AUTO_DEVICE, find_device
 from reblock.api.ends import Request
 from reblock.api.spreading import parse_disks
@@ -88,6 +89,8 @@ def remember_dataset(asked: Request, source: TreeStore, target: Location | None)
         "source": str(Location(absolute(where.path), where.inner)),
         "target": "" if target is None else _target(target),
         "codec": None if asked.codec is None else str(asked.codec),
+        "dtype": types_text(asked.dtype),
+        "fill_value": fills_text(asked.fill_value),
         "allow_external": list(getattr(source.roots, "allowed", ())),
         **{name: _by_axis_text(getattr(asked, name)) for name in ("chunks", "shards", "region")},
         **{name: list(_patterns(getattr(asked, name))) for name in ("include", "exclude")},

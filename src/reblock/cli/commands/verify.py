@@ -43,7 +43,7 @@ from reblock.cli.output import emit
     help="library: h5py, zarr-python or numpy read both arrays instead of reblock's own code. The library opens the "
     "files in this process, without protection: do not use it on files that you do not trust.  [default: reblock]",
 )
-@click.option("--dtype", metavar="DTYPE", help="Convert SRC's elements to this type before they are compared.")
+@click.option("--dtype", metavar="DTYPE", help="Convert SRC's elements as --dtype of run before they are compared.")
 @click.option(
     "--unsafe-cast", is_flag=True, help="With --dtype, as numpy does; otherwise a value that does not fit differs."
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reblock.errors import UsageError
+from reblock.errors import FormatError, UsageError
 from reblock.geometry import Grid
 from reblock.storage.library import LibraryArray, library_errors
 
@@ -24,7 +24,7 @@ def open_with_netcdf4(path: str, inner: str) -> LibraryArray:
         names = _variables(file)
         name = inner or (names[0] if len(names) == 1 else "")
         if name not in names:
-            raise UsageError(f"{path}: add ::NAME, one of {', '.join(names[:10])}")
+            raise FormatError(f"{path}: add ::NAME, one of {', '.join(names[:10])}")
         variable = file[name]
         variable.set_auto_chartostring(False)
         cut: Any = variable.chunking()
