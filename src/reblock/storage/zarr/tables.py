@@ -3,7 +3,8 @@
 Chunks are read and written whole, as those of other arrays, with these bytes inside ::
 
     text, bytes      number of elements, then each with its length before it (vlen-utf8 and vlen-bytes of numcodecs)
-    record           the elements, fields without padding; v3 does not tell their byte order, so it is little-endian
+    record           the elements, fields without padding; the v3 type `structured`, which all readers have, does not
+                     tell their byte order, so it is little-endian; `struct`, which newer writers use, does
     enum             integers; the names are in the member of reblock, since zarr has no enumerations
 """
 
@@ -33,7 +34,7 @@ from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import config_v3, stage_of_v3
 from reblock.storage.zarr.hidden import hidden_members, take_hidden
 from reblock.storage.zarr.meta import DIMENSIONS, Meta, axes_v2
-from reblock.storage.zarr.values import dtype_json_v3, dtype_v3
+from reblock.storage.zarr.values import dtype_json_v3, dtype_v3, fill_from_json
 
 #: The codec of new tables.
 USUAL = Codec.parse("zstd:3")
@@ -41,6 +42,8 @@ USUAL = Codec.parse("zstd:3")
 VLEN = {"text": "vlen-utf8", "bytes": "vlen-bytes"}
 _KINDS = {codec: kind for kind, codec in VLEN.items()}
 _V3_TYPES = {"string": "text", "variable_length_utf8": "text", "bytes": "bytes", "variable_length_bytes": "bytes"}
+#: Types of v3 that are records: the second is newer, and not known to all readers.
+_RECORDS = ("structured", "struct")
 #: Member of ours that says what a table is.
 TABLE = "table"
 _ELEMENT_BYTES = 4
@@ -178,7 +181,7 @@ def table_of_v3(document: Mapping[str, Any], where: str) -> TableMeta:
     value = document.get("data_type")
     name = value.get("name") if isinstance(value, Mapping) else value
     kind, dtype = _V3_TYPES.get(str(name), ""), np.dtype("O")
-    if name in ("structured", "struct") and isinstance(value, Mapping):
+    if name in _RECORDS and isinstance(value, Mapping):
         kind, dtype = "record", _structured(value, where)
     if not kind:
         raise FormatError(f"{where}: data type {show(value)} is not supported")
@@ -188,8 +191,10 @@ def table_of_v3(document: Mapping[str, Any], where: str) -> TableMeta:
     wanted = VLEN.get(kind, "bytes")
     if codecs[0].get("name") != wanted:
         raise FormatError(f"{where}: codec {show(codecs[0].get('name'))} of {kind} is not supported, {wanted!r} is")
-    if _settings(codecs[0], where).get("endian", "little") != "little":
-        raise FormatError(f"{where}: big-endian records are not supported")
+    if _settings(codecs[0], where).get("endian", "little") != "little" and kind == "record":
+        if name != "struct":
+            raise FormatError(f"{where}: big-endian records of type {name!r} are not supported")
+        dtype = dtype.newbyteorder(">")
     try:
         more = [(str(one.get("name")), dict(_settings(one, where))) for one in codecs[1:]]
         stages = [stage_of_v3(codec, settings, np.dtype("u1")) for codec, settings in more]
@@ -272,16 +277,40 @@ def _settings(named: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def _structured(value: Mapping[str, Any], where: str) -> np.dtype[Any]:
-    fields = _settings(value, where).get("fields")
-    if not isinstance(fields, list) or not all(isinstance(one, list) and len(one) == 2 for one in fields):
+    try:
+        return _dtype(_fields_v3(value, where), where)
+    except RecursionError:
+        raise FormatError(f"{where}: {show(value)} has records inside records without end") from None
+
+
+def _fields_v3(value: Mapping[str, Any], where: str) -> list[Any]:
+    """The fields of a record: pairs of a name and a type in `structured`, objects with these members in `struct`."""
+    found = []
+    for one in _list_of(_settings(value, where).get("fields"), value, where):
+        if isinstance(one, Mapping):
+            name, kind = one.get("name"), one.get("data_type")
+        else:
+            name, kind = one if isinstance(one, list) and len(one) == 2 else (None, None)
+        if not isinstance(name, str) or not name:
+            raise FormatError(f"{where}: {show(value)} has no fields of a name and a type")
+        if isinstance(kind, Mapping) and kind.get("name") in _RECORDS:
+            found.append([name, _fields_v3(kind, where)])
+        else:
+            found.append([name, dtype_v3(kind, where=where).newbyteorder("<").str])
+    return found
+
+
+def _list_of(fields: Any, value: Any, where: str) -> list[Any]:
+    if not isinstance(fields, list) or not fields:
         raise FormatError(f"{where}: {show(value)} has no fields of a name and a type")
-    kinds = [(str(name), dtype_v3(kind, where=where).newbyteorder("<").str) for name, kind in fields]
-    return _dtype(kinds, where)
+    return fields
 
 
 def _fill(value: Any, kind: str, dtype: np.dtype[Any]) -> Any:
     if kind == "text":
         return value if isinstance(value, str) else ""
+    if kind == "record" and isinstance(value, Mapping):
+        return _fill_fields(value, dtype)
     try:
         data = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
     except (ValueError, binascii.Error):
@@ -289,6 +318,19 @@ def _fill(value: Any, kind: str, dtype: np.dtype[Any]) -> Any:
     if kind == "bytes":
         return data
     return np.frombuffer(data, dtype)[0] if len(data) == dtype.itemsize else np.zeros((), dtype)[()]
+
+
+def _fill_fields(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+    """The fill value of a record from those of its fields; zero where there is none."""
+    made = np.zeros((), dtype)
+    for name in dtype.names or ():
+        kind, given = dtype[name], value.get(name)
+        with suppress(FormatError):
+            if kind.names and isinstance(given, Mapping):
+                made[name] = _fill_fields(given, kind)
+            elif given is not None and not kind.names:
+                made[name] = fill_from_json(given, kind, where="")
+    return made[()]
 
 
 # ---------------------------------------------------------------- new tables
@@ -344,7 +386,7 @@ def table_files(table: TableSchema, version: int, record: Record = NO_RECORD) ->
         files = {".zattrs": values} if values else {}
         return {**files, **({".reblock.json": hidden} if hidden else {}), ".zarray": document}
     to_bytes: dict[str, Any] = {"name": VLEN.get(table.kind, "bytes"), "configuration": {}}
-    if table.kind == "enum" and table.dtype.itemsize > 1:
+    if table.kind in ("enum", "record") and table.dtype.itemsize > 1:
         to_bytes["configuration"] = {"endian": "big" if table.dtype.str[0] == ">" else "little"}
     document = {
         "zarr_format": 3,
