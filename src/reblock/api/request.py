@@ -99,6 +99,7 @@ def wanted_schema(view: View, wishes: Wishes) -> Schema:
         codec=codec,
         attributes=attributes,
         axes=names,
+        unlimited=tuple(schema.unlimited[a] for a in view.axes) if schema.unlimited else (),
         record=NO_RECORD,
         notes=(*schema.notes, *lost, *clipped, *remarks),
     )

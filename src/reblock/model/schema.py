@@ -54,6 +54,10 @@ class Schema:
     """Names of the axes."""
     netcdf: bool = False
     """Whether the array comes from a NetCDF file, in which single attribute values are arrays of length one."""
+    hdf5: bool = False
+    """Whether the array is in an HDF5 file, whose readers have the filters of its codec."""
+    unlimited: tuple[bool, ...] = ()
+    """Per axis, whether other programs may append along it, in formats that tell; empty = along none."""
     record: Record = NO_RECORD
     """The record of the run that made the array; empty if there is none."""
     notes: tuple[str, ...] = ()

@@ -198,4 +198,5 @@ def _describe(schema: Schema) -> dict[str, Any]:
         "fill value": None if fill is None else element(fill, schema.dtype).tobytes().hex(),
         "axes": None if schema.axes is None else list(schema.axes),
         "attributes": _describe_attributes(schema.attributes),
+        **({"unlimited": list(schema.unlimited)} if any(schema.unlimited) else {}),
     }

@@ -32,7 +32,10 @@ with h5py.File(sys.argv[1] + "/a.h5", "w") as file:
     for kind in hdf5plugin.get_filters():
         name = kind.filter_name
         data = bytes_ if name in ("fcidecomp", "htj2k") else floats
-        file.create_dataset(name, data=data, chunks=(32, 32), **kind(**settings.get(name, {})))
+        try:
+            file.create_dataset(name, data=data, chunks=(32, 32), **kind(**settings.get(name, {})))
+        except ValueError:
+            pass  # some plugins do not work with every HDF5
 with h5py.File(sys.argv[1] + "/a.h5") as file:
     for name, dataset in file.items():
         np.save(f"{sys.argv[1]}/{name}.npy", dataset[...])
@@ -62,7 +65,8 @@ def test_all_filters_of_hdf5plugin_are_read(made: Path, tmp_path: Path) -> None:
         names = set(file)
     # What a newer hdf5plugin has is not on the list yet; what the list has is read.
     assert names >= {"blosc", "blosc2", "bshuf", "bzip2", "lz4", "zfp", "zstd"}
-    for name in names & set(hdf5_plugins.PLUGINS.values()):
+    # zstd is also applied without its plugin, see `test_zstd`.
+    for name in names & set(hdf5_plugins.PLUGINS.values()) - {"zstd"}:
         location = f"{made / 'a.h5'}::{name}"
         store = FORMAT.open(str(made / "a.h5"), name)
         assert (store.reads, store.encoding) == (TransferMode.BOX, "")
@@ -137,9 +141,9 @@ def test_plugins_of_the_environment_are_not_loaded(made: Path, tmp_path: Path) -
     source = "#include <fcntl.h>\n__attribute__((constructor)) static void f(void) { creat(MARK, 0600); }\n"
     (tmp_path / "p.c").write_text(source)
     mark = tmp_path / "mark"
-    build = [compiler, "-shared", "-fPIC", f'-DMARK="{mark}"', "-o", str(tmp_path / "libh5zstd.so")]
+    build = [compiler, "-shared", "-fPIC", f'-DMARK="{mark}"', "-o", str(tmp_path / "libh5lz4.so")]
     subprocess.run([*build, str(tmp_path / "p.c")], check=True)
     environment = {**os.environ, "HDF5_PLUGIN_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
-    program = f"import reblock; reblock.open({str(made / 'a.h5') + '::zstd'!r})[...]"
+    program = f"import reblock; reblock.open({str(made / 'a.h5') + '::lz4'!r})[...]"
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
     assert not mark.exists()

@@ -11,6 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray
+import zarr
 
 import reblock
 from reblock.errors import FormatError, InfeasibleError, UsageError
@@ -326,3 +328,28 @@ def test_padding_of_records_is_noted(tmp_path: Path) -> None:
         file["packed"] = np.zeros(5, np.dtype([("a", "u1"), ("b", "f8")]))
     notes = registry.open_tree(tmp_path / "s.h5").tree.notes
     assert notes == (f"padded: {aligned.itemsize - 11} bytes of padding in each record are not kept",)
+
+
+def test_tables_have_the_scales_of_their_axes(tmp_path: Path) -> None:
+    """Text along an axis shares its scale with arrays, and is a scale itself if it has the axis' name."""
+    top = zarr.create_group(tmp_path / "x.zarr")
+    top.create_array("t2m", data=np.zeros((3, 4)), dimension_names=["time", "station"])
+    top.create_array("time", data=np.arange(3), dimension_names=["time"])
+    for name, axis, values in (("station", "station", "abcd"), ("label", "time", "xyz")):
+        made = top.create_array(name, shape=(len(values),), dtype=str, dimension_names=[axis])
+        made[...] = np.array(list(values), object)
+    reblock.repartition(tmp_path / "x.zarr", tmp_path / "y.h5")
+    with h5py.File(tmp_path / "y.h5") as file:
+        assert file["t2m"].dims[1][0].name == "/station"
+        assert file["label"].dims[0][0].name == "/time"
+        assert file["station"].is_scale
+        assert set(file) == {"t2m", "time", "station", "label"}
+    found = reblock.open_dataset(tmp_path / "y.h5")
+    assert (found.tables["station"].axes, found.tables["label"].axes) == (("station",), ("time",))
+    assert reblock.verify(tmp_path / "x.zarr", tmp_path / "y.h5")
+    with xarray.open_dataset(tmp_path / "y.h5", engine="h5netcdf") as read:
+        assert read["t2m"].dims == ("time", "station")
+        assert read["station"].values.tolist() == list("abcd")
+        assert read["label"].dims == ("time",)
+    reblock.repartition(tmp_path / "y.h5", tmp_path / "z.zarr")
+    assert zarr.open_group(tmp_path / "z.zarr", mode="r")["label"].metadata.dimension_names == ("time",)

@@ -27,9 +27,11 @@ USUAL = Codec.parse("shuffle+gzip:4")
 CHUNK_LIMIT = (1 << 32) - 1
 #: HDF5 limits each message of a dataset's header, such as the fill value, to less than 64 KiB.
 MOST_FILL_BYTES = 65_000
-_HELD = "none, gzip:LEVEL and lzf, each with shuffle before and fletcher32 after it"
+_HELD = "none, gzip:LEVEL, lzf and, if asked for, zstd:LEVEL, each with shuffle before and fletcher32 after it"
 #: Stages that a dataset can have.
 _STAGES = ("gzip", "shuffle", "lzf", "fletcher32")
+_COMPRESSORS = {"gzip", "lzf", "zstd"}
+_PLUGIN = "zstd is a plugin of HDF5: h5py needs hdf5plugin to read it, the NetCDF library its own filters"
 
 
 def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
@@ -62,6 +64,8 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
         fill_value=_fill(schema, asked, notes),
         attributes=adapt_attributes(schema.attributes, notes, schema.dtype),
         axes=_axes(schema, notes),
+        hdf5=True,
+        unlimited=_unlimited(schema, chunks, notes),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -130,12 +134,17 @@ def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
             raise UsageError(f"HDF5 cannot encode an array without axes with {schema.codec}; use none")
         notes.append(f"codec {schema.codec} is not kept: HDF5 does not encode arrays without axes")
         return Codec()
-    stages = [_stage(stage, schema.dtype.itemsize) for stage in schema.codec.stages]
+    # Few programs can read zstd, so it takes the place of no other codec by itself.
+    stages = [
+        _stage(stage, schema.dtype.itemsize, zstd="codec" in asked or schema.hdf5) for stage in schema.codec.stages
+    ]
     names = [stage.name for stage in stages if stage is not None]
-    if None not in stages and len(set(names)) == len(names) and not {"gzip", "lzf"} <= set(names):
+    if None not in stages and len(set(names)) == len(names) and len(_COMPRESSORS & set(names)) <= 1:
         codec = Codec(tuple(stage for stage in stages if stage is not None))
         if not is_ours(pipeline := pipeline_of(codec, schema.dtype.itemsize)):
             notes.append(library_note("written", pipeline))
+        if "zstd" in names:
+            notes.append(_PLUGIN)
         return codec
     if "codec" in asked:
         raise UsageError(f"HDF5 cannot hold codec {schema.codec}: it has {_HELD}")
@@ -143,9 +152,11 @@ def _codec(schema: Schema, asked: Collection[str], notes: list[str]) -> Codec:
     return USUAL
 
 
-def _stage(stage: Stage, itemsize: int) -> Stage | None:
-    """A stage as an HDF5 filter, or None."""
+def _stage(stage: Stage, itemsize: int, *, zstd: bool) -> Stage | None:
+    """A stage as an HDF5 filter, or None; `zstd` says whether that may be one."""
     settings = dict(stage.settings)
+    if stage.name == "zstd":
+        return stage if zstd and set(settings) == {"level"} else None
     if stage.name in ("gzip", "zlib"):
         level = settings.pop("level", 6)
         # -1 is zlib's own default, which is 6.
@@ -157,6 +168,22 @@ def _stage(stage: Stage, itemsize: int) -> Stage | None:
 
 
 # -------------------------------------------------------------------- metadata
+def _unlimited(schema: Schema, chunks: tuple[Cut, ...], notes: list[str]) -> tuple[bool, ...]:
+    """The axes along which others may append: only arrays of chunks can grow."""
+    if not any(schema.unlimited):
+        return ()
+    if can_grow(chunks, schema.dtype.itemsize):
+        return schema.unlimited
+    notes.append("it cannot grow along its unlimited axes: HDF5 would need chunks of at most 4 GiB")
+    return ()
+
+
+def can_grow(chunks: tuple[Cut, ...], itemsize: int) -> bool:
+    """Whether a dataset can have its chunks, also where it would be one run of bytes without unlimited axes."""
+    whole = [cut for cut in chunks if isinstance(cut, int)]
+    return len(whole) == len(chunks) and all(whole) and prod(whole) * itemsize <= CHUNK_LIMIT
+
+
 def _fill(schema: Schema, asked: Collection[str], notes: list[str]) -> Any:
     """The fill value in the dataset's type; HDF5 fills with zero if none is given."""
     dtype, given = schema.dtype, schema.fill_value

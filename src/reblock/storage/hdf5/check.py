@@ -52,14 +52,18 @@ class Library(Protocol):
         """The stored size of a chunk, and some of its bytes."""
 
 
-def find_disagreement(store: Store, index: ChunkIndex | None, library: Library) -> str:
-    """The first compared chunk that HDF5 reads differently, in words; empty = none."""
+def find_disagreement(store: Store, index: ChunkIndex | None, library: Library, *, decoded: bool = True) -> str:
+    """The first compared chunk that HDF5 reads differently, in words; empty = none.
+
+    Stored bytes are compared unless HDF5 has all filters, so that chunks can be compared `decoded`.
+    """
     layout, random = store.layout, Random(0)  # noqa: S311 - the same chunks each time
     if not prod(layout.shape):
         return ""
     each = layout.object_bytes if layout.encoded else min(layout.object_bytes, _RUN_BYTES)
     most = max(_FEW, min(_MANY, max(layout.nbytes // _SHARE, _LITTLE_BYTES) // each))
     left = 0 if layout.object_bytes > _DECODED_BYTES else 1 if layout.object_bytes > _SHORT_BYTES else 4 * _MANY
+    left = left if decoded else 0
     absent = 0
     seen: set[int] = set()
     for number, chunk in enumerate(_pick(layout.objects.counts, index, random)):

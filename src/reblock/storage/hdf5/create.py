@@ -14,7 +14,7 @@ from reblock.errors import ReblockError
 from reblock.model.schema import Schema, element
 from reblock.storage.hdf5.adapt import MOST_FILL_BYTES, is_whole
 from reblock.storage.hdf5.file import library
-from reblock.storage.hdf5.filters import DEFLATE, Pipeline, is_ours, pipeline_of, read_pipeline, set_filters
+from reblock.storage.hdf5.filters import LEVELS, Pipeline, is_ours, pipeline_of, read_pipeline, set_filters
 from reblock.storage.hdf5.metadata import Stored, read_fill, write_attributes
 
 
@@ -90,7 +90,7 @@ def _set_fill(dcpl: Any, schema: Schema) -> None:
 
 def _settings(pipeline: Pipeline) -> list[tuple[int, int]]:
     """The requested part of the filters' settings; HDF5 adds settings to some filters."""
-    return [(one.code, one.value if one.code == DEFLATE else 0) for one in pipeline]
+    return [(one.code, one.value if one.code in LEVELS else 0) for one in pipeline]
 
 
 def _check(dataset: Any, name: str, schema: Schema, *, chunked: bool) -> None:

@@ -1,4 +1,4 @@
-"""HDF5's deflate, shuffle and fletcher32 filters, applied in our threads without HDF5's lock."""
+"""HDF5's deflate, shuffle, fletcher32 and zstd filters, applied in our threads without HDF5's lock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 from reblock.errors import CorruptError, FormatError
 from reblock.model.codec import Codec, Stage
 from reblock.model.store import Bytes, Decoder, Flat, Scratch, fresh
+from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.checksums import SUM_BYTES, fletcher32
 from reblock.storage.codecs.in_place import append, by_turns
 from reblock.storage.codecs.shuffle import shuffle, unshuffle
 from reblock.storage.codecs.zlib_streams import Container, compress, decoder, decompress
 from reblock.storage.hdf5.file import library
-from reblock.storage.hdf5.plugins import INSTALL, PLUGINS, stage_name
+from reblock.storage.hdf5.plugins import INSTALL, PLUGINS, ZSTD, has_plugin, stage_name
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 #: Names of filters in codecs; HDF5 itself applies those that are not decoded here.
@@ -30,8 +31,13 @@ NAMES = {
     6: "scaleoffset",
     LZF: "lzf",
     **{code: stage_name(code) for code in PLUGINS},
+    ZSTD: "zstd",
 }
-_OURS = (DEFLATE, SHUFFLE, FLETCHER32)
+_OURS = (DEFLATE, SHUFFLE, FLETCHER32, ZSTD)
+#: Levels of compressors whose filter has no settings.
+_DEFAULTS = {DEFLATE: 6, ZSTD: 3}
+#: Filters whose setting is the level of a compressor.
+LEVELS = (DEFLATE, ZSTD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Filter:
     code: int
     """HDF5's number of the filter."""
     value: int = 0
-    """Its first setting: the level of deflate, the item size of shuffle."""
+    """Its first setting: the level of deflate or zstd, the item size of shuffle."""
 
 
 #: The filters of a dataset, in the order of encoding.
@@ -54,15 +60,17 @@ def read_pipeline(dcpl: Any, itemsize: int, where: str) -> Pipeline:
     filters = []
     for number in range(dcpl.get_nfilters()):
         code, _, values, name = dcpl.get_filter(number)
-        if code not in NAMES or not h5py.h5z.filter_avail(code):
+        if code not in NAMES or not (code == ZSTD or h5py.h5z.filter_avail(code)):
             named = " ".join(name.decode("utf-8", "replace").split())[:60] or NAMES.get(code, "no name")
             known = [name for code, name in NAMES.items() if code not in PLUGINS]
             raise FormatError(
                 f"{where} is encoded by HDF5 filter {code} ({named}), which is not supported; supported are "
                 f"{', '.join(known)}, and with {INSTALL} {', '.join(PLUGINS.values())}: rewrite it with h5repack"
             )
-        default = itemsize if code == SHUFFLE else 6
-        filters.append(Filter(code, int(values[0]) if values else default))
+        default = itemsize if code == SHUFFLE else _DEFAULTS.get(code, 6)
+        value = int(values[0]) if values else default
+        # Settings have no sign in HDF5, levels of zstd have one.
+        filters.append(Filter(code, value - (1 << 32) if code == ZSTD and value >= 1 << 31 else value))
     return tuple(filters)
 
 
@@ -79,6 +87,11 @@ def decoder_of(pipeline: Pipeline, itemsize: int) -> Decoder | None:
     if last != DEFLATE or before not in ([], [SHUFFLE]) or (before and pipeline[0].value != itemsize):
         return None
     return decoder(Container.ZLIB, itemsize if before and itemsize > 1 else 0, checked=checked)
+
+
+def missing_filters(pipeline: Pipeline) -> list[int]:
+    """Filters of a pipeline that HDF5 lacks here, so that it can read no element; we can."""
+    return [one.code for one in pipeline if one.code == ZSTD and not has_plugin(ZSTD)]
 
 
 def name_encoding(pipeline: Pipeline) -> str:
@@ -99,16 +112,14 @@ def library_note(done: str, pipeline: Pipeline, why: str = "") -> str:
 def codec_of(pipeline: Pipeline) -> Codec:
     """A pipeline as a codec."""
     return Codec(
-        tuple(
-            Stage.of("gzip", level=one.value) if one.code == DEFLATE else Stage.of(NAMES[one.code]) for one in pipeline
-        )
+        tuple(Stage.of(NAMES[one.code], **({"level": one.value} if one.code in LEVELS else {})) for one in pipeline)
     )
 
 
 def pipeline_of(codec: Codec, itemsize: int) -> Pipeline:
     """The pipeline of a codec that `adapt` has accepted."""
     codes = {name: code for code, name in NAMES.items()}
-    values = {"gzip": "level"}
+    values = {NAMES[code]: "level" for code in LEVELS}
     return tuple(
         Filter(codes[stage.name], stage.get(values.get(stage.name, ""), itemsize if stage.name == "shuffle" else 0))
         for stage in codec.stages
@@ -125,6 +136,9 @@ def set_filters(dcpl: Any, pipeline: Pipeline) -> None:
             dcpl.set_shuffle()
         elif one.code == FLETCHER32:
             dcpl.set_fletcher32()
+        elif one.code == ZSTD:
+            # HDF5 need not have it: chunks are encoded here.
+            dcpl.set_filter(ZSTD, h5py.h5z.FLAG_OPTIONAL, (one.value % (1 << 32),))
         else:
             dcpl.set_filter(one.code, h5py.h5z.FLAG_OPTIONAL)
 
@@ -137,6 +151,8 @@ def encode(data: Flat, pipeline: Pipeline, room: Flat | None = None, scratch: Sc
         memory = by_turns(scratch, place)
         if one.code == DEFLATE:
             now = compress(now, one.value, Container.ZLIB, room, memory)
+        elif one.code == ZSTD:
+            now = _zstd(one.value).encode(now, room, memory)
         elif one.code == SHUFFLE:
             now = shuffle(now, one.value, memory("planes", now.size)[: now.size])
         else:
@@ -153,6 +169,8 @@ def decode(data: Bytes, pipeline: Pipeline, mask: int, out: Flat, scratch: Scrat
         one, size = applied[place], sizes[place]
         if one.code == DEFLATE:
             now = _inflate(now, size, None if place else out, out.size, by_turns(scratch, place))
+        elif one.code == ZSTD:
+            now = _decompress(now, size, None if place else out, out.size, by_turns(scratch, place))
         elif one.code == SHUFFLE:
             # The last filter writes to the elements' place, the others to buffers of their own.
             now = unshuffle(now, one.value, out if not place and now.size == out.size else np.empty_like(now))
@@ -170,7 +188,7 @@ def _sizes(applied: Sequence[Filter], size: int) -> list[int | None]:
     known: int | None = size
     for one in applied:
         sizes.append(known)
-        if one.code == DEFLATE:
+        if one.code in LEVELS:
             known = None
         elif one.code == FLETCHER32 and known is not None:
             known += SUM_BYTES
@@ -183,8 +201,7 @@ def _inflate(data: Flat, size: int | None, out: Flat | None, elements: int, scra
         room = scratch("planes", size)[:size] if out is None else out
         if decompress(data, room, Container.ZLIB):
             return room
-    # Between two filters a chunk may be a little longer than its elements; this limit stops decompression bombs.
-    limit = elements + elements // 500 + 4096
+    limit = _most_between(elements)
     machine = zlib.decompressobj()
     try:
         made = machine.decompress(data.data, limit)
@@ -194,6 +211,24 @@ def _inflate(data: Flat, size: int | None, out: Flat | None, elements: int, scra
         wrong = "is cut short" if len(made) < limit else f"inflates to more than {limit} bytes"
         raise CorruptError(f"a chunk's deflate stream {wrong}")
     return np.frombuffer(made, np.uint8)
+
+
+def _decompress(data: Flat, size: int | None, out: Flat | None, elements: int, scratch: Scratch) -> Flat:
+    """The content of a zstd frame, `size` bytes if that is known, in `out`, if that is given."""
+    if size is None:
+        return _zstd().decode_some(data.data, _most_between(elements))
+    room = scratch("planes", size)[:size] if out is None else out
+    _zstd().decode(data.data, room)
+    return room
+
+
+def _zstd(level: int = 3) -> Chain:
+    return Chain(Codec((Stage.of("zstd", level=level),)), np.dtype("u1"))
+
+
+def _most_between(elements: int) -> int:
+    """The most bytes of a chunk between two filters, a little more than its elements; it stops decompression bombs."""
+    return elements + elements // 500 + 4096
 
 
 def _verify(data: Flat) -> Flat:

@@ -188,7 +188,7 @@ class Hdf5Format:
                         file = open_file(path, "x" if new else "r+")
                     if name in file:
                         raise TargetExistsError(f"{path} already has {name}")
-                    stored = create_dataset(file, name, schema)
+                    stored = create_dataset(file, name, schema, unlimited=schema.unlimited)
                     if furnish is not None:
                         furnish(file)
                 if checkpoint_file is None:

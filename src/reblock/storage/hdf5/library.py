@@ -8,6 +8,7 @@ from typing import Any
 from reblock.errors import ExternalError
 from reblock.geometry import Grid
 from reblock.storage.hdf5.file import Elsewhere, find_dataset, open_file
+from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.library import LibraryArray, library_errors
 from reblock.storage.location import Location
 
@@ -22,6 +23,7 @@ def open_with_h5py(where: Location, allow: Sequence[str]) -> LibraryArray:
             raise ExternalError(f"{where}: {link}: name that file itself") from None
         if (dataset.external or dataset.is_virtual) and not allow:
             raise ExternalError(f"{where}: its elements are in other files: allow their folder, or use another reader")
+        load_plugins(dataset, str(where), elements=True)
         shape = dataset.shape or ()
         grid = Grid.of(shape, dataset.chunks) if dataset.chunks else Grid.whole(shape)
 

@@ -19,8 +19,9 @@ from reblock.storage.checks import parse_json
 from reblock.storage.conventions import is_tie, tie_note
 from reblock.storage.hdf5.axes import KnownMembers, axis_names
 from reblock.storage.hdf5.file import FAILURES, library
-from reblock.storage.hdf5.filters import Filter, Pipeline, codec_of, is_ours, read_pipeline
+from reblock.storage.hdf5.filters import Filter, Pipeline, codec_of, is_ours, missing_filters, read_pipeline
 from reblock.storage.hdf5.index import address_shift, edges_are_raw, is_misreported
+from reblock.storage.hdf5.plugins import missing_plugin
 from reblock.storage.hdf5.sandbox.wire import pack, unpack
 from reblock.storage.hdf5.virtual import Member, SourceMap, mappings_of, read_parts
 from reblock.storage.media.files import disk_errors
@@ -85,6 +86,7 @@ def facts_of(dataset: Any, where: str, known: KnownMembers | None = None) -> dic
     return {
         **facts,
         "shape": dataset.shape,
+        "unlimited": [limit is None for limit in dataset.maxshape],
         "dtype": dtype.str,
         "chunks": dataset.chunks if chunked else None,
         "pipeline": [asdict(one) for one in pipeline],
@@ -120,11 +122,14 @@ def describe(facts: Mapping[str, Any], path: str, name: str, size: int, roots: R
     if offset is not None and need > size - checks.check_integer(offset, what="the offset", where=where):
         raise CorruptError(f"{where}: {need} bytes at {offset} end beyond the file, which has {size}")
     misplaced = _SWAPPED if facts["misplaced"] else ""
+    direct = bool(facts["exact"]) and is_ours(pipeline) and not misplaced
+    if not direct and (missing := missing_filters(pipeline)):
+        raise missing_plugin(missing[0], where)
     return schema, Stored(
         chunked=facts["chunks"] is not None,
         offset=offset,
         pipeline=pipeline,
-        direct=bool(facts["exact"]) and is_ours(pipeline) and not misplaced,
+        direct=direct,
         raw_edges=bool(facts["raw_edges"]),
         shift=checks.check_integer(facts["shift"], what="the user block", where=where),
         file=file,
@@ -150,9 +155,16 @@ def schema_of(facts: Mapping[str, Any], where: str) -> Schema:
         attributes=attributes,
         axes=None if axes is None else tuple(map(str, axes)),
         netcdf=bool(facts["netcdf"]),
+        hdf5=True,
+        unlimited=_unlimited(facts["unlimited"], len(shape)),
         record=record,
         notes=tuple(map(str, facts["notes"])),
     )
+
+
+def _unlimited(given: Sequence[Any], ndim: int) -> tuple[bool, ...]:
+    found = tuple(map(bool, given))
+    return found if any(found) and len(found) == ndim else ()
 
 
 def _pipeline(facts: Mapping[str, Any]) -> Pipeline:

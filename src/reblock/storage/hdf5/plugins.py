@@ -31,6 +31,8 @@ PLUGINS = {
     32028: "sperr",
     32033: "htj2k",
 }
+#: The filter that is also applied here, so that arrays can be read without the plugin.
+ZSTD = 32015
 #: How to install them.
 INSTALL = "pip install 'reblock[filters]'"
 _SUFFIXES = (".so", ".dylib")
@@ -50,9 +52,8 @@ def load_plugin(code: int, where: str) -> None:
     start = f"{where} is encoded by HDF5 filter {code} ({name})"
     folder = _folder()
     if folder is None:
-        raise FormatError(f"{start}, a plugin: to read it, {INSTALL}")
-    files = (os.path.join(folder, f"libh5{name}{suffix}") for suffix in _SUFFIXES)
-    file = next((file for file in files if os.path.isfile(file)), None)
+        raise missing_plugin(code, where)
+    file = _file_of(code)
     if file is None:
         raise FormatError(f"{start}, which the hdf5plugin in {folder} does not have: {INSTALL} --upgrade")
     try:
@@ -61,14 +62,34 @@ def load_plugin(code: int, where: str) -> None:
         raise FormatError(f"{start}, and {file} cannot be loaded: {error}") from None
 
 
-def load_plugins(dataset: Any, where: str) -> int:
-    """Load the plugins that an open dataset needs; returns their number."""
+def load_plugins(dataset: Any, where: str, *, elements: bool = False) -> int:
+    """Load the plugins that an open dataset needs; returns their number.
+
+    One whose filter is also applied here may be missing, unless HDF5 itself has to read `elements`.
+    """
     dcpl = dataset.id.get_create_plist()
     codes = [dcpl.get_filter(number)[0] for number in range(dcpl.get_nfilters())]
-    needed = [code for code in codes if code in PLUGINS]
+    needed = [code for code in codes if code in PLUGINS and (elements or code != ZSTD or has_plugin(code))]
     for code in needed:
         load_plugin(code, where)
     return len(needed)
+
+
+def has_plugin(code: int) -> bool:
+    """Whether HDF5 has a filter, or its plugin is installed."""
+    return library().h5z.filter_avail(code) or _file_of(code) is not None
+
+
+def missing_plugin(code: int, where: str) -> FormatError:
+    """The error about a plugin that is not installed."""
+    return FormatError(f"{where} is encoded by HDF5 filter {code} ({PLUGINS[code]}), a plugin: to read it, {INSTALL}")
+
+
+def _file_of(code: int) -> str | None:
+    """The file of a plugin; None if it is not there."""
+    folder = _folder()
+    files = (os.path.join(folder or "", f"libh5{PLUGINS[code]}{suffix}") for suffix in _SUFFIXES)
+    return None if folder is None else next((file for file in files if os.path.isfile(file)), None)
 
 
 def _folder() -> str | None:

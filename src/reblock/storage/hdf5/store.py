@@ -22,7 +22,15 @@ from reblock.model.store import Bytes, Decoder, Extent, Flat, Index, Read, Scrat
 from reblock.storage.codecs.coding import coding
 from reblock.storage.hdf5.check import find_disagreement
 from reblock.storage.hdf5.file import failures, open_file, parts_of, resolve
-from reblock.storage.hdf5.filters import decode, decoder_of, encode, is_ours, library_note, name_encoding
+from reblock.storage.hdf5.filters import (
+    decode,
+    decoder_of,
+    encode,
+    is_ours,
+    library_note,
+    missing_filters,
+    name_encoding,
+)
 from reblock.storage.hdf5.fingerprint import remove_fingerprint
 from reblock.storage.hdf5.foreign import Foreign, reader_of
 from reblock.storage.hdf5.index import ChunkIndex, Place, ask_index, read_index
@@ -191,7 +199,8 @@ class Hdf5Store:
             if self._foreign is not None and self.stored.direct and not self.stored.file:
                 if self.stored.chunked:
                     self._find((0,) * self.layout.ndim)
-                wrong = find_disagreement(self, self._index, self._foreign)
+                decoded = not missing_filters(self.stored.pipeline)
+                wrong = find_disagreement(self, self._index, self._foreign, decoded=decoded)
                 self._foreign.close()
                 if wrong:
                     wrong = f"the places of chunks that it reports are not used, since {wrong}"

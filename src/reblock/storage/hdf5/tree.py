@@ -152,7 +152,7 @@ class _Listing:
         schema = schema_of(facts, self._where(name))
         attributes, _ = without_ties(schema.attributes)
         self._arrays[name] = replace(schema, attributes=attributes, notes=without_tie_notes(schema))
-        if facts["unlimited"] and schema.axes == (name.rpartition("/")[2],):
+        if facts["scale"] and schema.axes == (name.rpartition("/")[2],):
             self._define(name, schema.shape[0], unlimited=True)
 
     def _take_table(self, name: str, facts: Mapping[str, Any]) -> None:
@@ -167,6 +167,9 @@ class _Listing:
         padding = checks.check_integer(facts["padding"], what="the padding of a record", where=where)
         if padding:
             self._notes.append(f"{name}: {padding} bytes of padding in each record are not kept")
+        axes = None if facts["axes"] is None else tuple(map(str, facts["axes"]))
+        if facts["scale"] and axes == (name.rpartition("/")[2],):
+            self._define(name, shape[0], unlimited=True)
         self._tables[name] = TableSchema(
             shape,
             dtype,
@@ -174,7 +177,7 @@ class _Listing:
             dict(facts["details"]),
             None if chunks is None else tuple(int(n) for n in chunks if isinstance(n, int)),
             attributes,
-            None if facts["axes"] is None else tuple(map(str, facts["axes"])),
+            axes,
         )
 
     def _define(self, name: str, length: Any, *, unlimited: bool) -> None:

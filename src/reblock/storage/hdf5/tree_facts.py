@@ -14,6 +14,7 @@ from reblock.errors import FormatError
 from reblock.storage.hdf5.axes import KnownMembers
 from reblock.storage.hdf5.file import FAILURES, library, parts_of, resolve
 from reblock.storage.hdf5.metadata import facts_of, is_netcdf, read_attributes, read_record
+from reblock.storage.hdf5.plugins import load_plugins
 from reblock.storage.hdf5.sandbox.wire import pack
 from reblock.storage.hdf5.table_facts import table_facts
 from reblock.storage.trees import MAX_NODES, check_nodes, join
@@ -103,6 +104,7 @@ def _dataset_facts(dataset: Any, where: str, full: str, known: KnownMembers) -> 
     except FAILURES:
         scale = unlimited = False
     try:
+        load_plugins(dataset, where)
         if (facts := table_facts(dataset)) is None:
             facts = facts_of(dataset, where, known)
     except FormatError as error:
@@ -110,10 +112,10 @@ def _dataset_facts(dataset: Any, where: str, full: str, known: KnownMembers) -> 
     except FAILURES as error:
         return {"table": full, "why": f"{where}: {' '.join(str(error).split())}", **_shape_facts(dataset)}
     if "kind" in facts:
-        return {"table": full, "why": "", **_shape_facts(dataset), **facts}
+        return {"table": full, "why": "", "scale": unlimited, **_shape_facts(dataset), **facts}
     if facts["axes"] is None and "DIMENSION_LIST" in dataset.attrs:
         facts["notes"].append("its dimension scales are not kept: not every axis has one")
-    return {"array": full, "unlimited": unlimited, **facts}
+    return {"array": full, "scale": unlimited, **facts}
 
 
 def _shape_facts(dataset: Any) -> dict[str, Any]:

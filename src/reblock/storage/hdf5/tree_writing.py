@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from reblock.errors import DiskError, StorageError, TargetExistsError
 from reblock.model.dataset import GroupSchema, TableSchema, Tree
 from reblock.model.schema import Record, Schema
-from reblock.storage.hdf5.adapt import CHUNK_LIMIT, adapt_attributes, adapt_schema
+from reblock.storage.hdf5.adapt import adapt_attributes, adapt_schema, can_grow
 from reblock.storage.hdf5.create import create_dataset
 from reblock.storage.hdf5.file import failures, library, parts_of
 from reblock.storage.hdf5.metadata import write_attributes, write_record
@@ -49,7 +48,9 @@ def adapt_tree(tree: Tree, asked: Collection[str]) -> Tree:
     groups = with_dimensions(groups, {**arrays, **tables})
     adapted = Tree(groups, arrays, {**refused, **tables})
     fixed = sorted(
-        name for name, schema in arrays.items() if any(_free(adapted, name, schema)) and not _can_grow(schema)
+        name
+        for name, schema in arrays.items()
+        if any(_free(adapted, name, schema)) and not can_grow(schema.chunks, schema.dtype.itemsize)
     )
     notes += [f"{name} cannot grow along its unlimited axes: HDF5 would need chunks of at most 4 GiB" for name in fixed]
     return replace(adapted, notes=tuple(notes))
@@ -57,6 +58,8 @@ def adapt_tree(tree: Tree, asked: Collection[str]) -> Tree:
 
 def _free(tree: Tree, name: str, schema: Schema | TableSchema) -> tuple[bool, ...]:
     """Per axis, whether it is unlimited."""
+    if schema.axes is None and isinstance(schema, Schema):
+        return schema.unlimited
     found = []
     for axis, length in zip(schema.axes or (), schema.shape, strict=False):
         places = (tree.groups[group].dimensions.get(axis) for group in reversed(list(parents(name))))
@@ -65,16 +68,10 @@ def _free(tree: Tree, name: str, schema: Schema | TableSchema) -> tuple[bool, ..
     return tuple(found)
 
 
-def _can_grow(schema: Schema) -> bool:
-    """Whether a dataset can have chunks, even if it would be contiguous without unlimited axes."""
-    whole = [cut for cut in schema.chunks if isinstance(cut, int)]
-    return len(whole) == schema.ndim and all(whole) and prod(whole) * schema.dtype.itemsize <= CHUNK_LIMIT
-
-
 def _unlimited(tree: Tree, name: str) -> tuple[bool, ...]:
     schema = tree.arrays[name]
     free = _free(tree, name, schema)
-    return free if any(free) and _can_grow(schema) else ()
+    return free if any(free) and can_grow(schema.chunks, schema.dtype.itemsize) else ()
 
 
 def _adapt_table(table: TableSchema) -> TableSchema:
@@ -134,19 +131,24 @@ def _make_nodes(file: Any, top: str, tree: Tree) -> None:
         group = file.create_group(name, track_order=True) if name and name not in file else file[name or "/"]
         if name in groups:
             write_attributes(group, groups[name].attributes)
-    scales = _scales(tree)
-    for name, schema in tree.arrays.items():
+    scales, made = _scales(tree), _made(tree)
+    for name, schema in made.items():
         axes = _axes_without_scales(tree, name, schema, scales)
-        create_dataset(file, join(top, name), replace(schema, axes=axes), unlimited=_unlimited(tree, name))
-    for name, table in tree.tables.items():
-        if not table.why:
-            _create_table(file, join(top, name), table, _free(tree, name, table))
+        if isinstance(schema, TableSchema):
+            _create_table(file, join(top, name), replace(schema, axes=axes), _free(tree, name, schema))
+        else:
+            create_dataset(file, join(top, name), replace(schema, axes=axes), unlimited=_unlimited(tree, name))
     for name, length in scales.items():
         group, _, axis = name.rpartition("/")
         unlimited = tree.groups[group].dimensions[axis].unlimited
-        _make_scale(file, join(top, name), length, exists=name in tree.arrays, unlimited=unlimited)
-    for name, schema in tree.arrays.items():
+        _make_scale(file, join(top, name), length, exists=name in made, unlimited=unlimited)
+    for name, schema in made.items():
         _attach_scales(file, top, tree, name, schema, scales)
+
+
+def _made(tree: Tree) -> dict[str, Schema | TableSchema]:
+    """The arrays and tables that become datasets."""
+    return {**tree.arrays, **{name: table for name, table in tree.tables.items() if not table.why}}
 
 
 def _create_table(file: Any, name: str, table: TableSchema, free: tuple[bool, ...]) -> None:
@@ -170,17 +172,17 @@ def _create_table(file: Any, name: str, table: TableSchema, free: tuple[bool, ..
 
 # ---------------------------------------------------------------- shared axes
 def _scales(tree: Tree) -> dict[str, int]:
-    """Paths and lengths of the scales: those of arrays, and those of axes without coordinates."""
-    taken = {*tree.groups, *tree.tables}
+    """Paths and lengths of the scales: arrays and tables of an axis' name, and those of axes without coordinates."""
+    made = _made(tree)
     found: dict[str, int] = {}
     for group, schema in tree.groups.items():
         for axis, one in schema.dimensions.items():
             name = join(group, axis)
-            array = tree.arrays.get(name)
+            there = made.get(name)
             if (
                 "/" in axis
-                or name in taken
-                or (array is not None and (array.shape, array.axes) != ((one.length,), (axis,)))
+                or name in tree.groups
+                or (there is not None and (there.shape, there.axes) != ((one.length,), (axis,)))
             ):
                 continue
             found[name] = one.length
@@ -196,7 +198,9 @@ def _scale_of(tree: Tree, name: str, axis: str, length: int, scales: Mapping[str
     return None
 
 
-def _axes_without_scales(tree: Tree, name: str, schema: Schema, scales: Mapping[str, int]) -> tuple[str, ...] | None:
+def _axes_without_scales(
+    tree: Tree, name: str, schema: Schema | TableSchema, scales: Mapping[str, int]
+) -> tuple[str, ...] | None:
     """Axis names, for labels, if an axis has no scale."""
     if schema.axes is None or name in scales:
         return None
@@ -219,7 +223,9 @@ def _make_scale(file: Any, name: str, length: int, *, exists: bool, unlimited: b
     h5py.h5ds.set_scale(dataset.id, NOT_A_VARIABLE + f". {length:9d}".encode())
 
 
-def _attach_scales(file: Any, top: str, tree: Tree, name: str, schema: Schema, scales: Mapping[str, int]) -> None:
+def _attach_scales(
+    file: Any, top: str, tree: Tree, name: str, schema: Schema | TableSchema, scales: Mapping[str, int]
+) -> None:
     if schema.axes is None or name in scales:
         return
     dataset = file[join(top, name)]

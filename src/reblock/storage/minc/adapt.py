@@ -56,7 +56,11 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
             f"float64{advice}"
         )
     axes, notes = _axes(schema)
-    made = adapt_hdf5(replace(schema, axes=None), asked)
+    if "codec" in asked and "zstd" in schema.codec.names:
+        raise UsageError(
+            f"MINC cannot hold codec {schema.codec}: libminc reads only what HDF5 itself decodes; use gzip:4"
+        )
+    made = adapt_hdf5(replace(schema, axes=None, hdf5=False, unlimited=()), asked)
     variables = Variables.from_flat({name: plain(value) for name, value in made.attributes.items()})
     _set_space(variables, schema, axes)
     _set_dimensions(variables, schema.shape, axes)

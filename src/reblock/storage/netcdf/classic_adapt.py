@@ -33,6 +33,8 @@ def adapt_classic(schema: Schema, asked: Collection[str]) -> Schema:
     if 0 in schema.shape[1:]:
         raise UsageError(f"NetCDF-3 cannot hold shape {list(schema.shape)}: only the first axis may have length 0")
     axes, notes = name_axes(adapted, {})
+    if any(schema.unlimited[1:]):
+        notes.append("only the first axis is unlimited, if any: NetCDF-3 has no other such axis")
     return replace(adapted, axes=axes, notes=tuple(dict.fromkeys((*adapted.notes, *notes))))
 
 
@@ -91,7 +93,9 @@ def _same_bits(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
 def single_tree(name: str, schema: Schema) -> Tree:
     """A dataset of one adapted array."""
     lengths = dict(zip(schema.axes or (), schema.shape, strict=True))
-    dimensions = {axis: Dimension(length, unlimited=length == 0) for axis, length in lengths.items()}
+    axes = schema.axes or ()
+    free = axes[:1] if any(schema.unlimited[:1]) and axes[0] not in axes[1:] else ()
+    dimensions = {axis: Dimension(length, length == 0 or axis in free) for axis, length in lengths.items()}
     return Tree({"": GroupSchema({}, dimensions)}, {name: schema})
 
 

@@ -118,6 +118,7 @@ def schema_of(header: ClassicHeader, variable: ClassicVariable) -> Schema:
         attributes=variable.attributes,
         axes=variable.axes or None,
         netcdf=True,
+        unlimited=(True, *(False for _ in shape[1:])) if header.is_record(variable) else (),
     )
 
 

@@ -302,7 +302,8 @@ def _single(name: str, schema: Schema) -> Tree:
     """The tree of one adapted array."""
     group = name.rpartition("/")[0]
     lengths = dict(zip(schema.axes or (), schema.shape, strict=True))
-    dimensions = {axis: Dimension(length) for axis, length in lengths.items()}
+    free = {axis for axis, open_ended in zip(schema.axes or (), schema.unlimited, strict=False) if open_ended}
+    dimensions = {axis: Dimension(length, axis in free) for axis, length in lengths.items()}
     groups = {"": GroupSchema()}
     parts = parts_of(group)
     groups |= {"/".join(parts[: n + 1]): GroupSchema() for n in range(len(parts))}

@@ -128,7 +128,8 @@ def _named(name: str, schema: Schema, wanted: tuple[Cut, ...], dimensions: dict[
     )
     if prod(chunk for chunk in chunks if isinstance(chunk, int)) * schema.dtype.itemsize <= _GROWING_BYTES:
         schema = replace(schema, chunks=chunks)
-    return replace(schema, axes=axes, notes=tuple(dict.fromkeys((*schema.notes, *notes))))
+    # The dimensions tell which axes are unlimited.
+    return replace(schema, axes=axes, unlimited=(), notes=tuple(dict.fromkeys((*schema.notes, *notes))))
 
 
 def _axes(

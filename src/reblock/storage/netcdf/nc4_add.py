@@ -34,12 +34,13 @@ def places_in_file(path: str, tree: Tree, name: str, schema: Schema) -> list[Sha
     known, found = number_dimensions(tree), []
     if name in known:
         raise UsageError(f"{path}: {name} is already a dimension without a variable: choose another name")
-    for axis, length in zip(schema.axes or (), schema.shape, strict=True):
+    free = schema.unlimited or (False,) * schema.ndim
+    for axis, length, unlimited in zip(schema.axes or (), schema.shape, free, strict=True):
         place = find_dimension(known, group, axis)
         if place is not None and place.dimension.length == length:
             found.append(place)
         elif place is None or place.group != group:
-            found.append(SharedAxis(group, axis, _NEW, Dimension(length)))
+            found.append(SharedAxis(group, axis, _NEW, Dimension(length, unlimited)))
         else:
             raise UsageError(
                 f"{path}: dimension {axis} has {place.dimension.length} elements there, and axis {axis} of {last} has "

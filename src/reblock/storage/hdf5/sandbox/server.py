@@ -192,7 +192,7 @@ class _Session:
         shown = request["shown"]
         with failures("read", shown, CorruptError):
             dataset = resolve(self._open(request), shown, parts_of(request["inner"]))
-            self._plugins = load_plugins(dataset, shown)
+            self._plugins = load_plugins(dataset, shown, elements=True)
             start, stop, limit = request["rows"]
             count, data = read_rows(dataset, start, stop, limit, text=request["text"])
         wire.send(self._stream, {"answer": count}, data)
