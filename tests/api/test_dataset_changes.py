@@ -126,9 +126,9 @@ def test_verify_an_append(here: Path) -> None:
     verdict = reblock.verify(here / "a.nc", here / "all.zarr", append_along="time")
     assert not verdict
     assert {name for name, one in verdict.arrays.items() if not one.equal} == {"t2m", "sst", "time"}
-    part = reblock.verify(here / "b.nc", here / "all.zarr", append_along="time", region="time=2:6", include="t2m")
+    part = reblock.verify(here / "b.nc", here / "all.zarr", append_along="time", region="time=0:4", include="t2m")
     assert not part
-    with pytest.raises(reblock.UsageError, match="'height' is an axis of none"):
+    with pytest.raises(reblock.UsageError, match=r"no array of .* has the axis 'height'"):
         reblock.verify(here / "b.nc", here / "all.zarr", append_along="height")
     with pytest.raises(reblock.UsageError, match="into_region is for one array"):
         reblock.verify(here / "b.nc", here / "all.zarr", into_region="time=0:4")

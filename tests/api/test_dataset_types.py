@@ -66,9 +66,9 @@ def test_by_name(source: Path, tmp_path: Path, given: Any) -> None:
 
 
 def test_a_value_that_does_not_fit_stops_the_run(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^t2m: the fill value nan is no value of int8: give another with fill_value"):
+    with pytest.raises(UsageError, match=r"^t2m: int8 cannot hold the fill value nan: give another with fill_value"):
         reblock.repartition(source, tmp_path / "y.zarr", dtype="t2m=i1")
-    with pytest.raises(MisfitError, match=r"x\.nc::t2m: element \[\d, \d, \d\] is .*, which is no value of int8"):
+    with pytest.raises(MisfitError, match=r"x\.nc::t2m: element \[\d, \d, \d\] is .*, which int8 .* cannot hold"):
         reblock.repartition(source, tmp_path / "y.zarr", dtype="t2m=i1", fill_value="t2m=-1")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.nc"]
     reblock.repartition(source, tmp_path / "y.zarr", dtype="t2m=i1", unsafe_cast=True)
@@ -99,7 +99,7 @@ def test_fill_values(source: Path, tmp_path: Path) -> None:
         ({"dtype": "flag=f4"}, "flag: elements of type .* cannot be converted to float32"),
         ({"dtype": "S3", "exclude": "flag"}, "no array of .* becomes"),
         ({"dtype": "f5"}, "unknown dtype 'f5'"),
-        ({"fill_value": "count=1.5"}, "count: fill_value 1.5 is no value of int32"),
+        ({"fill_value": "count=1.5"}, "count: fill_value: int32 cannot hold 1.5"),
         ({"unsafe_cast": True}, "give dtype"),
     ],
 )

@@ -109,7 +109,7 @@ def _along(
 ) -> list[dict[str, Schema | TableSchema]]:
     """Both sides without arrays that only one of them has, unless they have the axis."""
     if not any(axis in (one.axes or ()) for one in sides[0].values()):
-        raise UsageError(f"{axis!r} is an axis of none of the arrays of {where}")
+        raise UsageError(f"no array of {where} has the axis {axis!r}")
     one, two = (
         {name: schema for name, schema in side.items() if name in other or axis in (schema.axes or ())}
         for side, other in ((sides[0], sides[1]), (sides[1], sides[0]))

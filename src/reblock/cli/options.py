@@ -243,7 +243,8 @@ target = _together(
         click.option(
             "--fill-value",
             metavar="VALUE",
-            help="Fill value of DST, or none; changes no element. In a dataset, also by name, as --dtype.  [default: SRC's]",
+            help="Fill value of DST, or none; changes no element. In a dataset, as --dtype, also by name.  "
+            "[default: SRC's]",
         ),
         from_format,
         allow_external,

@@ -393,3 +393,28 @@ def test_unlimited_axes_stay_unlimited_in_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "c.h5", "r+") as file:
         file["packed"].resize((5, 4))
         assert (file["packed"][3:] == file["packed"].fillvalue).all()
+
+
+@pytest.mark.parametrize("name", [" lead", "trail ", "new\nline", "a\x7fb"])
+def test_names_that_the_library_refuses(tmp_path: Path, name: str) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file[name] = file["b"] = np.arange(3)
+    with pytest.raises(UsageError, match="NetCDF cannot hold the name"):
+        reblock.plan(tmp_path / "x.h5", tmp_path / "y.nc")
+
+
+def test_what_a_copy_keeps(tmp_path: Path) -> None:
+    """The byte order of a file of NetCDF-4, raw or not; and empty text, on the way through HDF5."""
+    netcdf4 = pytest.importorskip("netCDF4")
+    with netcdf4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("a", 3)
+        file.createVariable("big", ">i4", ("a",), endian="big")[:] = np.arange(3)
+        file.createVariable("b", "f4", ("a",))[:] = np.arange(3)
+        file.empty = ""
+    for target in ("y.nc", "y.h5", "z.nc"):
+        reblock.repartition(tmp_path / ("y.h5" if target == "z.nc" else "x.nc"), tmp_path / target)
+    with h5py.File(tmp_path / "y.h5") as file:
+        assert file.attrs["empty"] in ("", b"")
+    for target in ("y.nc", "z.nc"):
+        with netcdf4.Dataset(tmp_path / target) as file:
+            assert (file["big"].endian(), file.empty) == ("big", "")

@@ -239,6 +239,9 @@ def adapt_attributes(given: Mapping[str, Any], notes: list[str], dtype: np.dtype
             kept[name] = value if _is_of(value, dtype) else element(fill, dtype).reshape(1)
             if kept[name] is not value:
                 notes.append(f"attribute {name!r} became {fill!s}, a number of the array's type, as NetCDF requires")
+        elif isinstance(value, bytes) and value.endswith(b"\0"):
+            # NetCDF counts them; in HDF5 they are padding.
+            kept[name] = np.bytes_(value.rstrip(b"\0"))
         elif _is_plain(value):
             kept[name] = value
         elif isinstance(value, np.datetime64 | np.timedelta64):

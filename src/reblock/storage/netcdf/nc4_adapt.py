@@ -56,7 +56,7 @@ def adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
     if type_code(dtype) is None:
         raise UsageError(f"NetCDF cannot hold this type: {dtype} is not one of {_HELD}")
     attributes, notes = adapt_attributes(schema.attributes, dtype, classic=False)
-    if schema.netcdf and not schema.codec and dtype.newbyteorder("<") != dtype:
+    if schema.netcdf and not (schema.hdf5 or schema.codec) and dtype.newbyteorder("<") != dtype:
         # NetCDF-3 has no other byte order, so nobody has chosen it.
         dtype = dtype.newbyteorder("<")
         schema = replace(schema, dtype=dtype)
@@ -163,5 +163,7 @@ def _adapt_table(table: TableSchema, notes: list[str]) -> TableSchema:
 def _refused(part: str) -> str:
     if part.startswith(NOT_A_SCALE):
         return f"names that begin with {NOT_A_SCALE} belong to the NetCDF library"
-    # HDF5 strips nothing, but the NetCDF library refuses such names.
-    return "NetCDF names do not end in a space" if part != part.rstrip(" ") else ""
+    # HDF5 holds them, but the NetCDF library and its tools refuse such names.
+    if part != part.strip(" "):
+        return "NetCDF names neither begin nor end with a space"
+    return "NetCDF names have no control characters" if any(c < " " or c == "\x7f" for c in part) else ""
