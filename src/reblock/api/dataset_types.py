@@ -58,7 +58,7 @@ def types_of(given: Any, tree: Tree, where: str) -> tuple[dict[str, Any], list[s
             f"NAME={given!s}"
         )
     kinds = sorted({str(tree.arrays[name].dtype) for name in fixed})
-    note = f"{listed(fixed)} keep their type: {', '.join(kinds)} does not become {after}"
+    note = f"{listed(fixed)} keep their type: {', '.join(kinds)} cannot become {after}"
     return {name: given for name in found if name not in fixed}, [note] if fixed else []
 
 

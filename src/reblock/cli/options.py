@@ -236,7 +236,7 @@ target = _together(
         click.option(
             "--dtype",
             metavar="DTYPE",
-            help="Element type, such as f4 or >u2; the first value that does not fit stops the run. Of a dataset, all "
+            help="Element type, such as f4 or >u2; the first value that does not fit stops the run. In a dataset, all "
             "arrays of numbers but coordinates, or by name: t2m=f4,u10=f4.  [default: SRC's]",
         ),
         click.option("--unsafe-cast", is_flag=True, help="With --dtype, convert values that do not fit as numpy does."),

@@ -1,4 +1,4 @@
-"""Targets that do not say which job made them: whether one holds what a job would write."""
+"""Targets that do not record which job made them: check whether one holds what a job would write."""
 
 from __future__ import annotations
 

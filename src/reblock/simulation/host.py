@@ -1,4 +1,4 @@
-"""The host: how much slower workers become that share the cores of one machine.
+"""The host: how much slower workers are if they share the cores of one machine.
 
 Each worker has some requests under way. A request waits, and in between it needs the cores: of the engine, and of the
 store if that is on the same machine. With more workers, requests queue for the cores ::
