@@ -32,6 +32,10 @@ FEW_IN_FLIGHT = 8
 #: Bytes of large encoded units that are read at once.
 ENCODED_BYTES = 96 << 20
 
+#: What the response to a request takes in the buffers of the client, beside the memory into which it is read: at most
+#: this, and nothing worth counting if it is small.
+BODY_BYTES, SMALL_BODY_BYTES = 1 << 20, 64 << 10
+
 
 def flight_bytes(
     sweep: Pass, source: Layout, target: Layout, depth: int = 1, coders: int = 1, piece_bytes: int = PIECE_BYTES
@@ -87,10 +91,17 @@ def readers(source: Layout, depth: int, coders: int, many: int = 1) -> int:
 def _reading_bytes(sweep: Pass, source: Layout, units: int, piece_bytes: int) -> int:
     """Memory that reading a number of units takes."""
     if source.encoded:
-        return sum(source.largest_stored_bytes(units)) + units * source.unit_bytes
+        stored = source.largest_stored_bytes(units)
+        return sum(stored) + units * source.unit_bytes + sum(body_bytes(source, one) for one in stored)
     if source.indexed:
-        return units * source.unit_bytes
-    return int(units * read_bytes(visit_bytes(sweep, source), source, piece_bytes))
+        return units * (source.unit_bytes + body_bytes(source, source.unit_bytes))
+    size = int(read_bytes(visit_bytes(sweep, source), source, piece_bytes))
+    return units * (size + body_bytes(source, size))
+
+
+def body_bytes(source: Layout, size: int) -> int:
+    """What the response to a request of a size in bytes takes in the buffers of the client."""
+    return min(size, BODY_BYTES) if source.remote and size >= SMALL_BODY_BYTES else 0
 
 
 def visit_bytes(sweep: Pass, source: Layout) -> int:
