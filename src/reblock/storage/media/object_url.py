@@ -13,6 +13,8 @@ WRITABLE, READABLE = ("s3://", "gs://", "az://"), ("http://", "https://")
 SCHEMES = (*WRITABLE, *READABLE)
 #: Names of storage options that are settings of the connection, not of the store.
 CLIENT_OPTIONS = ("allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "user_agent")
+#: Names of buckets, and of Azure's containers.
+_BUCKET = re.compile(r"[$A-Za-z0-9][A-Za-z0-9._-]*")
 _LOGIN = re.compile(r"^[a-z0-9]+://[^/]*@")
 
 
@@ -43,6 +45,9 @@ def check_url(key: str) -> None:
         raise UsageError(f"{clean_url(key)}: a URL with a query or a fragment is not possible; download the file first")
     if not split_object(key)[0].partition("://")[2]:
         raise UsageError(f"{key}: the URL names no bucket")
+    bucket = split_object(key)[0].partition("://")[2]
+    if key.startswith(WRITABLE) and not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{clean_url(key)}: {bucket!r} is no name of a bucket: use letters, digits, '.', '-' and '_'")
     if any(part in (".", "..", "") for part in key.partition("://")[2].rstrip("/").split("/")):
         raise UsageError(f"{key}: a URL must not contain empty parts, '.' or '..'")
 

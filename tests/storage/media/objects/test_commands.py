@@ -171,6 +171,13 @@ def test_other_users_see_no_secrets_in_the_command_line(s3: S3Server, bucket: st
     assert b"my-token" not in shown
 
 
+@pytest.mark.parametrize("url", ["s3://Bad Bucket%/a.zarr", "s3://b!/a.zarr", "s3://b/../a.zarr", "s3://b//a.zarr"])
+def test_urls_that_are_wrong(url: str) -> None:
+    result = CliRunner().invoke(application, ["info", url])
+    assert result.exit_code == 1
+    assert any(words in result.output for words in ("is no name of a bucket", "must not contain empty parts"))
+
+
 def test_options_that_are_wrong(here: Path) -> None:
     assert (here / "x.npy").exists()
     result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", "my-secret"])

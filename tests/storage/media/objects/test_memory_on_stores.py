@@ -20,8 +20,9 @@ import reblock
 def status(name):
     return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
 source, target, memory, options = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-# The first run loads libraries.
-reblock.repartition(source, target, memory=8 << 20, overwrite=True, **options)
+# The first runs load libraries.
+for _ in range(2):
+    reblock.repartition(source, target, memory=memory, overwrite=True, **options)
 open("/proc/self/clear_refs", "w").write("5")
 before = status("VmRSS")
 reblock.repartition(source, target, memory=memory, overwrite=True, **options)
