@@ -13,9 +13,10 @@ import pytest
 import zarr
 
 import reblock
-from reblock.errors import ChangedError, Interrupted, UnfinishedError
+from reblock.errors import ChangedError, Interrupted, StorageError, UnfinishedError
 from reblock.runs.journal import Journal
 from reblock.runs.staging import Staging
+from reblock.storage.zarr.store import ZarrStore
 
 OPTIONS: dict[str, Any] = {"chunks": "y=-1,x=4", "memory": "64MiB"}
 NAMES = [f"v{number}" for number in range(6)]
@@ -65,6 +66,27 @@ def test_a_stopped_run_is_shown_and_resumed() -> None:
     assert report.write_boxes + report.resumed_boxes == found.boxes
     assert report.resumed_boxes >= found.finished_boxes
     assert [one.write_boxes for one in report.arrays.values()][: sum(done)] == [0] * sum(done)
+    assert reblock.verify("a.zarr", "b.zarr")
+
+
+def test_an_array_that_cannot_be_closed_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arrays after it may be written meanwhile; it is closed by the next run, and they are not written again."""
+    want, commit = reblock.repartition("a.zarr", "c.zarr", **OPTIONS), ZarrStore.commit
+
+    def failing(self: ZarrStore, *arguments: Any) -> None:
+        if self.inner == "v2":
+            raise StorageError(f"{self.location} cannot be closed")
+        commit(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ZarrStore, "commit", failing)
+        with pytest.raises(StorageError, match=r"v2 cannot be closed.*the same command resumes"):
+            reblock.repartition("a.zarr", "b.zarr", **OPTIONS)
+    assert {"v0", "v1"} <= set(journal().done())
+    assert "v2" not in journal().done()
+    report = reblock.repartition("a.zarr", "b.zarr", **OPTIONS)
+    assert report.digest == want.digest
+    assert [report.arrays[name].write_boxes for name in ("v0", "v1", "v2")] == [0, 0, 0]
     assert reblock.verify("a.zarr", "b.zarr")
 
 
