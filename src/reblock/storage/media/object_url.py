@@ -47,7 +47,9 @@ def check_url(key: str) -> None:
         raise UsageError(f"{key}: the URL names no bucket")
     bucket = split_object(key)[0].partition("://")[2]
     if key.startswith(WRITABLE) and not _BUCKET.fullmatch(bucket):
-        raise UsageError(f"{clean_url(key)}: {bucket!r} is no name of a bucket: use letters, digits, '.', '-' and '_'")
+        raise UsageError(
+            f"{clean_url(key)}: {bucket!r} is not the name of a bucket: use letters, digits, '.', '-' and '_'"
+        )
     if any(part in (".", "..", "") for part in key.partition("://")[2].rstrip("/").split("/")):
         raise UsageError(f"{key}: a URL must not contain empty parts, '.' or '..'")
 

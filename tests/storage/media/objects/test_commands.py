@@ -175,7 +175,7 @@ def test_other_users_see_no_secrets_in_the_command_line(s3: S3Server, bucket: st
 def test_urls_that_are_wrong(url: str) -> None:
     result = CliRunner().invoke(application, ["info", url])
     assert result.exit_code == 1
-    assert any(words in result.output for words in ("is no name of a bucket", "must not contain empty parts"))
+    assert any(words in result.output for words in ("is not the name of a bucket", "must not contain empty parts"))
 
 
 def test_options_that_are_wrong(here: Path) -> None:
