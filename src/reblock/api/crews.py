@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from reblock.api.job import Job
 from reblock.api.machine import cores, machine_bytes
 from reblock.engine import Crew
 from reblock.engine.pipeline.share import this_host
-from reblock.engine.pipeline.tether import listen_to
+from reblock.engine.pipeline.tether import listen_to, shield
 from reblock.errors import DiskError, StorageError, UsageError, option
 from reblock.planner import price, share
 from reblock.storage.location import absolute
@@ -114,8 +113,7 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
 
 def begin_worker(stopped: ctypes.c_byte) -> None:
     """What a worker process of our own does first."""
-    # Ctrl-C reaches all processes of a terminal; the one that began the run stops the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    shield()
     listen_to(lambda: bool(stopped.value))
     Thread(target=_die_with_caller, name="reblock-caller", daemon=True).start()
 
@@ -144,6 +142,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
             distributed.LocalCluster(n_workers=int(count), threads_per_worker=threads, dashboard_address=":0") as made,
             distributed.Client(made) as client,
         ):
+            client.run(shield)
             # Dask gives up a worker that does not come back soon.
             yield client, None, partial(made.scale, int(count))
         return

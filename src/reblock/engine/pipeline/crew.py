@@ -188,6 +188,8 @@ class Crew:
                         losses += 1
                         broken = broken or executor is self.executor
                         continue
+                    if halted and watch.cancelled():
+                        raise KeyboardInterrupt
                     if halted:
                         raise StorageError(f"a worker on {halted} was stopped, or another process has taken over")
                 if broken:

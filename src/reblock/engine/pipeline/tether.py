@@ -15,15 +15,21 @@ killed, the fence is found and removed by the next process that takes the lock, 
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from collections.abc import Callable
 from enum import Enum
+from threading import Event, Timer, current_thread, main_thread
 from time import monotonic
+from types import FrameType
 
 from reblock.errors import DiskError
 from reblock.model import Medium
 
 #: How often a worker checks that the folder it writes in, and the fence, still exist.
 TETHER_SECONDS = 0.2
+#: How long a worker process lives after SIGTERM, to return what it has finished.
+_END_SECONDS = 3.0
 
 #: Runs whose workers were told to stop, in this process.
 _halted: set[str] = set()
@@ -36,9 +42,29 @@ def halt(run: str) -> None:
     _halted.add(run)
 
 
-def listen_to(signal: Callable[[], bool]) -> None:
+def listen_to(told: Callable[[], bool]) -> None:
     """From now on, stop all shares in this process once a function returns true."""
-    _signals[:] = [signal]
+    _signals.append(told)
+
+
+def shield() -> None:
+    """Let a worker process end its boxes if a terminal or a batch system signals all processes of a run.
+
+    The process that began the run stops the others. One that gets SIGTERM ends soon after that in any case.
+    """
+    if current_thread() is not main_thread():
+        return
+    terminated = Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        terminated.set()
+        timer = Timer(_END_SECONDS, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)
+    listen_to(terminated.is_set)
 
 
 class End(Enum):
@@ -61,7 +87,7 @@ class Tether:
         """Why it is to stop; None = it is not."""
 
     def __call__(self) -> bool:
-        if self.end is None and (self._run in _halted or any(signal() for signal in _signals)):
+        if self.end is None and (self._run in _halted or any(told() for told in _signals)):
             self.end = End.HALTED
         if self.end is None and (now := monotonic()) >= self._next:
             self._next = now + TETHER_SECONDS
