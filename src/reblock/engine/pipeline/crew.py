@@ -188,10 +188,9 @@ class Crew:
                         losses += 1
                         broken = broken or executor is self.executor
                         continue
-                    if halted and watch.cancelled():
-                        raise KeyboardInterrupt
                     if halted:
-                        raise StorageError(f"a worker on {halted} was stopped, or another process has taken over")
+                        stopped = StorageError(f"a worker on {halted} was stopped, or another process has taken over")
+                        raise KeyboardInterrupt if watch.cancelled() else stopped
                 if broken:
                     self.lost = True
                     losses += 1
