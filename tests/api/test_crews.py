@@ -134,7 +134,7 @@ def test_a_run_that_fails_is_resumed_by_another_crew(source: Path, pool: Executo
 def test_a_dask_client(source: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, threads_per_worker=2, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         job = reblock.plan(source, tmp_path / "a.zarr", chunks=(8, 10, 8), memory="256KiB", device="nvme")
@@ -246,7 +246,7 @@ def test_a_foreign_executor_that_is_stopped(source: Path, pool: Executor, tmp_pa
 def test_a_dask_cluster_that_is_stopped(source: Path, tmp_path: Path, memory_folder: str) -> None:
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         _, finished = stop(source, tmp_path, executor=client)

@@ -170,7 +170,7 @@ def client() -> Iterator[Any]:
 
     with (
         warnings.catch_warnings(action="ignore"),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as made,
     ):
         yield made

@@ -28,7 +28,7 @@ def run(job: PeerJob) -> dict[str, Any]:
             threads_per_worker=job.threads,
             memory_limit=0,
             local_directory=job.scratch,
-            dashboard_address=None,
+            dashboard_address=":0",
         ) as cluster,
         Client(cluster),
     ):
