@@ -29,7 +29,7 @@ def test_who_can_do_what() -> None:
     zarr_peers = ["zarr-python", "zarrs", "tensorstore", "dask", "dask-p2p", "rechunker", "cubed"]
     assert able["W1"] == ["reblock", "cp", *zarr_peers]
     assert able["W4"] == ["reblock", "cp", "h5py", "h5repack", "nccopy"]
-    assert able["nifti-split"] == able["nifti-merge"] == ["reblock", "nibabel"]
+    assert able["nifti-split"] == able["nifti-merge"] == ["reblock", "limit", "nibabel"]
     assert able["netcdf-zarr"] == ["reblock", "limit", "xarray"]
     assert able["netcdf-plain"] == ["reblock", "limit", "xarray", "nccopy"]
     assert able["netcdf-nccopy"] == ["reblock", "limit", "nccopy"]

@@ -31,7 +31,7 @@ def test_workloads_are_the_ones_of_the_bars() -> None:
         "tiff-blosc": (1 << 30, 512, 0.5, ("tifffile",)),
     }
     limited = {w.name: w.bar.limit_factor for w in WORKLOADS if w.bar.limit_factor is not None}
-    assert limited == dict.fromkeys([name for name in told if name.startswith(("netcdf", "tiff"))], 1.15)
+    assert limited == dict.fromkeys([name for name in told if name.startswith(("netcdf", "tiff", "nifti"))], 1.15)
     assert BY_NAME["W6-shards"].shards == (256, 256, 256)
     assert {name for w in WORKLOADS for name in w.bar.references} <= {c.name for c in CONTENDERS}
 

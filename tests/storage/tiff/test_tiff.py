@@ -312,3 +312,46 @@ def test_a_killed_run_is_continued(tmp_path: Path, codec: str) -> None:
     assert done.returncode == 0 or "exists" in done.stderr, done.stderr
     assert np.array_equal(tifffile.imread(tmp_path / "y.tif"), np.load(tmp_path / "x.npy"))
     assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.tif"]
+
+
+# ---------------------------------------------------------------- files that resemble each other
+def test_a_file_with_the_same_directory_is_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a stack differ in their elements; whatever else differs is seen."""
+    data = noise((5, 40, 50), "<u2")
+    for number, plane in enumerate(data):
+        write(tmp_path / f"{number}.tif", plane, rowsperstrip=7)
+    parsed: list[str] = []
+    whole = tifffile.TiffFile
+
+    def counting(*args: Any, **options: Any) -> Any:
+        parsed.append(options["name"])
+        return whole(*args, **options)
+
+    monkeypatch.setattr(tifffile, "TiffFile", counting)
+    array = reblock.open(str(tmp_path / "*.tif"), stack="z")
+    assert np.array_equal(array[...], data)
+    assert len(parsed) <= 1
+
+
+@pytest.mark.parametrize("offset", [None, "description", "strip"])
+def test_a_file_that_differs_a_little_is_parsed(tmp_path: Path, offset: str | None) -> None:
+    """Another text, another place of a strip, or a byte more."""
+    data = noise((40, 50), "<u2")
+    for name in ("a.tif", "b.tif"):
+        write(tmp_path / name, data, description="first", metadata=None, rowsperstrip=20)
+    raw = bytearray((tmp_path / "b.tif").read_bytes())
+    with tifffile.TiffFile(tmp_path / "b.tif") as tif:
+        first, second = tif.pages[0].dataoffsets
+        places = tif.pages[0].tags["StripOffsets"].valueoffset
+    if offset == "description":
+        raw[raw.index(b"first") : raw.index(b"first") + 5] = b"other"
+    elif offset == "strip":
+        raw[places : places + 8] = second.to_bytes(4, "little") + first.to_bytes(4, "little")
+    else:
+        raw += b"\0"
+    (tmp_path / "b.tif").write_bytes(raw)
+    one, two = (reblock.open(tmp_path / name) for name in ("a.tif", "b.tif"))
+    assert one.store.structure is not two.store.structure
+    expected = np.concatenate([data[20:], data[:20]]) if offset == "strip" else data
+    assert np.array_equal(two[...], expected)
+    assert two.attributes["ImageDescription"] == ("other" if offset == "description" else "first")

@@ -77,7 +77,7 @@ _SOURCES = ("zarr", "npy", "hdf5", "netcdf", "tiffs", *_VOLUMES)
 #: All contenders, reblock first.
 CONTENDERS = (
     Contender("reblock", "reblock", (*_ALL, *_VOLUMES, *_DATASETS), ("reblock",), sources=_SOURCES),
-    Contender(LIMIT, "limit", (*_ALL, *_DATASETS), ("reblock",), measures=True, sources=_SOURCES),
+    Contender(LIMIT, "limit", (*_ALL, *_VOLUMES, *_DATASETS), ("reblock",), measures=True, sources=_SOURCES),
     Contender("cp", "tools", _ALL, program="cp", debian="coreutils", copies=True),
     Contender("zarr-python", "zarr_python", _ZARR, ("zarr",)),
     Contender("zarrs", "zarrs", _ZARR, ("zarrs", "zarr"), ("zarrs", "zarr>=3.1")),

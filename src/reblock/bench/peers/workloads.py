@@ -167,7 +167,7 @@ _SPLIT = Workload(
     "niblocks",
     (64, 64, 64),
     512 << 20,
-    Bar(0.5, ("nibabel",)),
+    Bar(0.5, ("nibabel",), limit_factor=LIMIT_FACTOR),
 )
 
 _DATASET = Workload(

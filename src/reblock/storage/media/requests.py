@@ -1,9 +1,9 @@
 """Requests to object stores: how many run at once, which failures are tried again, and what an error says.
 
 The number of requests at once begins small, grows by one with every few successes, and is halved when the server says
-that it is too busy. A failure that may pass is tried again after a random time that doubles, unless the run is to stop
-meanwhile. All requests that are sent here can be repeated: whole objects are written under one key, and conditional
-writes carry a mark of their own.
+that it is too busy: once for all requests that were under way at that moment. A failure that may pass is tried again
+after a random time that doubles, unless the run is to stop meanwhile. All requests that are sent here can be repeated:
+whole objects are written under one key, and conditional writes carry a mark of their own.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Gate:
     def __init__(self) -> None:
         self._state = Condition()
         self._running = self._successes = 0
+        self._halved = 0.0
         self.limit = _FIRST
         self.sent = 0
         """Requests so far."""
@@ -82,10 +83,11 @@ class Gate:
                 self._successes, self.limit = 0, self.limit + 1
                 self._state.notify()
 
-    def too_busy(self) -> None:
-        """Halve the limit."""
+    def too_busy(self, sent: float) -> None:
+        """Halve the limit, unless it was halved after the request was sent: one moment of trouble counts once."""
         with self._state:
-            self._successes, self.limit = 0, max(self.limit // 2, 1)
+            if sent >= self._halved:
+                self._successes, self.limit, self._halved = 0, max(self.limit // 2, 1), time.monotonic()
 
 
 def send(
@@ -103,10 +105,11 @@ def send(
     FileNotFoundError is an answer, and so is FileExistsError, which means that a condition was not met: another object
     is there. Every other failure is a DiskError.
     """
-    began, wait = time.monotonic(), _PAUSE
+    began, wait, sent = time.monotonic(), _PAUSE, 0.0
     while True:
         try:
             with gate, sending():
+                sent = time.monotonic()
                 result = request()
         except ReblockError:
             raise
@@ -117,7 +120,7 @@ def send(
             if not may_pass(error, code):
                 raise answer(error, key, doing) from None
             if code in _BUSY:
-                gate.too_busy()
+                gate.too_busy(sent)
             most = seconds if code or silent_seconds is None else silent_seconds
             spread = wait * random.uniform(0.5, 1.5)  # noqa: S311 - spreads requests, protects nothing
             if time.monotonic() - began + wait > most or not pause(spread):

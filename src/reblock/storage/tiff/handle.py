@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,6 +19,8 @@ from reblock.storage.media.files import disk_errors
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 #: The most directories (pages), and the most tags of one.
 MAX_PAGES, MAX_TAGS = 1 << 24, 4096
+#: The most bytes of a file's directories that are kept to be compared with those of other files.
+MAX_SEEN_BYTES = 1 << 16
 #: Bytes that are read ahead: a directory with its small values.
 _AHEAD_BYTES = 1 << 12
 
@@ -30,6 +32,8 @@ class MediumFile:
         self._handle, self._size = handle, handle.size()
         self._position, self._start = 0, 0
         self._buffer = b""
+        self._seen: dict[int, bytes] = {}
+        self._seen_bytes = 0
 
     @property
     def size(self) -> int:
@@ -54,15 +58,30 @@ class MediumFile:
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, fewer at the end."""
-        left = max(self._size - self._position, 0)
-        count = left if size < 0 else min(size, left)
-        begin = self._position - self._start
-        if not 0 <= begin <= begin + count <= len(self._buffer):
-            self._start, begin = self._position, 0
-            self._buffer = self._fetch(self._position, min(max(count, _AHEAD_BYTES), left))
-        found = self._buffer[begin : begin + count]
+        found = self._bytes_at(self._position, size)
+        if self._seen_bytes <= MAX_SEEN_BYTES and len(found) > len(self._seen.get(self._position, b"")):
+            self._seen_bytes += len(found)
+            self._seen[self._position] = found
         self._position += len(found)
         return found
+
+    @property
+    def seen(self) -> Mapping[int, bytes] | None:
+        """All bytes that were read, by offset; None if they are too many to be kept."""
+        return self._seen if self._seen_bytes <= MAX_SEEN_BYTES else None
+
+    def holds(self, seen: Mapping[int, bytes]) -> bool:
+        """Whether it has these bytes at these offsets."""
+        return all(self._bytes_at(offset, len(data)) == data for offset, data in seen.items())
+
+    def _bytes_at(self, offset: int, size: int) -> bytes:
+        left = max(self._size - offset, 0)
+        count = left if size < 0 else min(size, left)
+        begin = offset - self._start
+        if not 0 <= begin <= begin + count <= len(self._buffer):
+            self._start, begin = offset, 0
+            self._buffer = self._fetch(offset, min(max(count, _AHEAD_BYTES), left))
+        return self._buffer[begin : begin + count]
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill a buffer with the next bytes."""

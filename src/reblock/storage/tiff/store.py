@@ -206,7 +206,7 @@ class TiffStore(ByExtent):
     @cached_property
     def _function(self) -> tuple[Any, dict[str, Any]]:
         """The function of tifffile that decodes segments, and its arguments."""
-        with open_tifffile(self.path, self.medium, self.roots) as (tif, _, _):
+        with open_tifffile(self.path, self.medium, self.roots) as tif:
             page = choose_series(tif, self.inner, self.path).keyframe
             jpeg = {"jpegtables": page.jpegtables, "jpegheader": page.jpegheader} if page.compression == 7 else {}
             return page.decode, jpeg

@@ -7,12 +7,13 @@ A segment is a strip or a tile. Segments are numbered as the units of the array'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from reblock.model.schema import NO_RECORD, Record
 from reblock.storage.checks import check_chunks, check_dtype, check_shape, show
 from reblock.storage.codecs.predictor import FLOATING, HORIZONTAL, usual_kind
 from reblock.storage.tiff.description import Told, check_ome, is_xml, read_ours
-from reblock.storage.tiff.handle import check_directories, opened, silence
+from reblock.storage.tiff.handle import MediumFile, check_directories, opened, silence
 from reblock.storage.tiff.tags import DESCRIPTION, MAX_TEXT, attributes_of
 
 Integers = npt.NDArray[np.int64]
@@ -97,36 +98,72 @@ class Structure:
     """What could not be kept."""
 
 
+class _Parsed(NamedTuple):
+    """A structure, and all bytes that it was read from."""
+
+    kind: tuple[str, str, int]
+    seen: Mapping[int, bytes]
+    structure: Structure
+
+
+#: The file that was read last. Those of a stack differ in their elements only.
+_last: _Parsed | None = None
+
+
 def read_structure(path: str, inner: str, medium: Medium, roots: Roots | None) -> Structure:
-    """The array of a file; FormatError or CorruptError if the file contradicts itself."""
-    with open_tifffile(path, medium, roots) as (tif, pages, size):
+    """The array of a file; FormatError or CorruptError if the file contradicts itself.
+
+    A file with the same size as the last one, and with the same bytes wherever tifffile looked, has the same structure:
+    it is not parsed again, which takes tifffile a millisecond.
+    """
+    global _last  # noqa: PLW0603 - one assignment, and any value of it is right
+    with opened(medium, path, roots) as file:
+        # tifffile may judge by the ending of the name.
+        kind = posixpath.splitext(path)[1], inner, file.size
+        last = _last
+        if last is not None and last.kind == kind and file.holds(last.seen):
+            return last.structure
+        found = _parse(file, path, inner)
+        if file.seen is not None:
+            _last = _Parsed(kind, file.seen, found)
+        return found
+
+
+def _parse(file: MediumFile, path: str, inner: str) -> Structure:
+    with parsing(file, path) as (tif, pages):
         text = _description(tif.pages[0])
         ome = is_xml(text)
         document = check_ome(text, pages, max(int(tif.pages[0].samplesperpixel), 1), path) if ome else text
         series = choose_series(tif, inner, path)
-        return _structure(path, tif, series, (pages, size), _told(series, document), ome=ome, text=text)
+        return _structure(path, tif, series, (pages, file.size), _told(series, document), ome=ome, text=text)
 
 
 @contextmanager
-def open_tifffile(path: str, medium: Medium, roots: Roots | None = None) -> Iterator[tuple[Any, int, int]]:
-    """A file of tifffile, its number of pages, and its bytes; whatever tifffile raises is a FormatError."""
+def open_tifffile(path: str, medium: Medium, roots: Roots | None = None) -> Iterator[Any]:
+    """A file of tifffile; whatever tifffile raises is a FormatError."""
+    with opened(medium, path, roots) as file, parsing(file, path) as (tif, _):
+        yield tif
+
+
+@contextmanager
+def parsing(file: MediumFile, path: str) -> Iterator[tuple[Any, int]]:
+    """A file of tifffile and its number of pages; whatever tifffile raises is a FormatError."""
     import tifffile
 
     silence()
-    with opened(medium, path, roots) as file:
-        pages = check_directories(file, path)
-        file.seek(0)
-        try:
-            # OME-XML may name other files, which are not opened.
-            with tifffile.TiffFile(cast("Any", file), name=path.rpartition("/")[2], _multifile=False) as tif:
-                yield tif, pages, file.size
-        except (ReblockError, OSError):
-            raise
-        except MemoryError:
-            raise FormatError(f"{path}: its directories take more memory than there is") from None
-        except Exception as error:  # tifffile raises anything for bytes that are not TIFF
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise FormatError(f"{path}: tifffile cannot read its directories: {reason}") from error
+    pages = check_directories(file, path)
+    file.seek(0)
+    try:
+        # OME-XML may name other files, which are not opened.
+        with tifffile.TiffFile(cast("Any", file), name=path.rpartition("/")[2], _multifile=False) as tif:
+            yield tif, pages
+    except (ReblockError, OSError):
+        raise
+    except MemoryError:
+        raise FormatError(f"{path}: its directories take more memory than there is") from None
+    except Exception as error:  # tifffile raises anything for bytes that are not TIFF
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(f"{path}: tifffile cannot read its directories: {reason}") from error
 
 
 def choose_series(tif: Any, inner: str, path: str) -> Any:

@@ -21,7 +21,7 @@ class GenericError(Exception):
 
 
 def test_the_number_of_requests_follows_the_server() -> None:
-    """It begins small, grows with successes up to a limit, is halved by each refusal, and never falls below one."""
+    """It begins small, grows with successes up to a limit, is halved when refused, and never falls below one."""
     gate = Gate()
     first = gate.limit
     assert first <= 8
@@ -31,10 +31,15 @@ def test_the_number_of_requests_follows_the_server() -> None:
     for _ in range(1000):
         gate.succeeded()
     assert gate.limit == MAX_REQUESTS
-    gate.too_busy()
+    sent = time.monotonic()
+    gate.too_busy(sent)
+    assert gate.limit == MAX_REQUESTS // 2
+    # Requests that were sent before do not count again.
+    for _ in range(100):
+        gate.too_busy(sent)
     assert gate.limit == MAX_REQUESTS // 2
     for _ in range(100):
-        gate.too_busy()
+        gate.too_busy(time.monotonic())
     assert gate.limit == 1
 
 

@@ -1,8 +1,8 @@
 """The physical limit of a copy: the time of its codecs on these cores, or that of the device, whichever is longer.
 
 First, one variable or one layer of planes is decoded, and its target chunks are encoded, in memory and on all threads.
-That time is scaled up to the whole. Then all bytes of the source are read, and files with the number and sizes of the
-target's are written, without codecs. No copy can be faster, unless its codecs are.
+That time is scaled up to the whole; volumes have no codecs. Then all bytes of the source are read, and files with the
+number and sizes of the target's are written, without codecs. No copy can be faster, unless its codecs are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from math import prod
 from threading import local
 from time import perf_counter
 from typing import Any
@@ -21,28 +22,45 @@ import numpy.typing as npt
 
 from reblock.bench.files import evict_array
 from reblock.bench.peers.scripts.job import PeerJob
+from reblock.bench.peers.scripts.nibabel import BLOCKS
 from reblock.bench.peers.scripts.tifffile import Planes
 from reblock.engine import native
 from reblock.model.codec import Codec
 from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.zlib_streams import Container, decompress
 
-#: Bytes that are read from the device at once.
+#: The most bytes that are read from the device, or written to it, at once.
 PIECE_BYTES = 4 << 20
+#: Formats of volumes, which are stored raw.
+VOLUMES = ("nifti", BLOCKS)
 
 
 def run(job: PeerJob) -> dict[str, Any]:
     """Measure both; the limit is the longer time."""
     with ThreadPoolExecutor(job.threads) as pool:
-        decoding, sample = _decode(job, pool)
-        encoding, stored = _encode(job, sample, pool)
-        parts = job.nbytes * job.variables / sample.nbytes
-        codecs, sizes = (decoding + encoding) * parts, stored * round(parts)
-        del sample
+        decoding, encoding, sizes = (0.0, 0.0, _volume_sizes(job)) if job.source_format in VOLUMES else _code(job, pool)
         evict_array(job.source)
         device = _timed(lambda: _move(job, sizes, pool))
-    note = f"codecs {codecs:.2f} s ({decoding * parts:.2f} s decode), device {device:.2f} s"
+    codecs = decoding + encoding
+    note = f"codecs {codecs:.2f} s ({decoding:.2f} s decode), device {device:.2f} s"
     return {"seconds": max(codecs, device), "size_bytes": sum(sizes), "note": note}
+
+
+def _volume_sizes(job: PeerJob) -> list[int]:
+    """Sizes of the files of a volume: a file for each block, or one for all."""
+    if job.target_format != BLOCKS:
+        return [job.nbytes]
+    return [job.bytes_of(job.chunks)] * prod(
+        -(-whole // step) for whole, step in zip(job.shape, job.chunks, strict=True)
+    )
+
+
+def _code(job: PeerJob, pool: ThreadPoolExecutor) -> tuple[float, float, list[int]]:
+    """Seconds to decode the source and to encode the target, and the sizes of the target's files."""
+    decoding, sample = _decode(job, pool)
+    encoding, stored = _encode(job, sample, pool)
+    parts = job.nbytes * job.variables / sample.nbytes
+    return decoding * parts, encoding * parts, stored * round(parts)
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -112,23 +130,30 @@ def _unit(array: npt.NDArray[Any], corner: Iterable[int], lengths: tuple[int, ..
 def _move(job: PeerJob, sizes: list[int], pool: ThreadPoolExecutor) -> None:
     """Read all bytes of the source and write files of these sizes, in turns; then sync."""
     files = [os.path.join(base, name) for base, _, names in os.walk(job.source) for name in names] or [job.source]
-    reads = [(file, start) for file in files for start in range(0, os.path.getsize(file), PIECE_BYTES)]
-    noise = np.random.default_rng(0).bytes(max(sizes))
+    reads = [piece for file in files for piece in _pieces(file, os.path.getsize(file))]
     os.makedirs(job.target)
-    steps = max(len(reads), len(sizes))
+    writes = [
+        piece for number, size in enumerate(sizes) for piece in _pieces(os.path.join(job.target, str(number)), size)
+    ]
+    noise = np.random.default_rng(0).bytes(max(length for _, _, length in writes))
+    steps = max(len(reads), len(writes))
 
     def step(number: int) -> None:
         for which in range(number * len(reads) // steps, (number + 1) * len(reads) // steps):
-            _read(*reads[which])
-        for which in range(number * len(sizes) // steps, (number + 1) * len(sizes) // steps):
-            with open(os.path.join(job.target, str(which)), "wb", buffering=0) as file:
-                file.write(memoryview(noise)[: sizes[which]])
+            path, start, length = reads[which]
+            with open(path, "rb", buffering=0) as file:
+                file.seek(start)
+                file.read(length)
+        for which in range(number * len(writes) // steps, (number + 1) * len(writes) // steps):
+            path, start, length = writes[which]
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.pwrite(handle, memoryview(noise)[:length], start)
+            os.close(handle)
 
     list(pool.map(step, range(steps)))
     os.sync()
 
 
-def _read(path: str, start: int) -> None:
-    with open(path, "rb", buffering=0) as file:
-        file.seek(start)
-        file.read(PIECE_BYTES)
+def _pieces(path: str, size: int) -> list[tuple[str, int, int]]:
+    """The parts of a file that are read or written at once: path, start and length."""
+    return [(path, start, min(PIECE_BYTES, size - start)) for start in range(0, size, PIECE_BYTES)]
