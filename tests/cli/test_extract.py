@@ -37,6 +37,11 @@ def test_what_is_printed(call: Call, ask: Ask, source: np.ndarray[Any, Any]) -> 
     assert np.array_equal(np.load("p.npy"), source[3:9])
 
 
+def test_options_of_object_stores(call: Call, source: np.ndarray[Any, Any]) -> None:
+    for words in (["extract", "a b.zarr", "p.npy", "--region", "3:9,:,:"], ["replicas", "create", "a b.zarr", "r"]):
+        assert "--storage-option is KEY=VALUE" in call(*words, "--storage-option", "secret").output
+
+
 def test_a_dry_run_writes_nothing(ask: Ask, source: np.ndarray[Any, Any]) -> None:
     for words in (["x.zarr"], ["x.npz", "--as", "values"], ["x.csv", "--as", "table"]):
         both = ["--region", "3:9,:,:", "--sphere", "9,9,4,3.5", "--dry-run"]

@@ -56,6 +56,22 @@ def test_all_strategies_serve_both(call: Call, array: np.ndarray[Any, Any], stra
     assert np.array_equal(np.load("back.npy"), array)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["merge", "b", "x.npy", "--concat", "0"],
+        ["merge", "b", "x.npy", "--include", "t2m"],
+        ["split", "a.npy", "b", "--chunks", "9", "--skip-unsupported"],
+    ],
+)
+def test_options_of_many_files_and_datasets_are_unknown(
+    call: Call, array: np.ndarray[Any, Any], words: list[str]
+) -> None:
+    done = call(*words)
+    assert done.exit_code == 2
+    assert "No such option" in done.output
+
+
 def test_words_that_cannot_be(call: Call, here: Path, array: np.ndarray[Any, Any]) -> None:
     np.save("b.npy", np.zeros(3))
     os.makedirs("empty")

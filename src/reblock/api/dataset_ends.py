@@ -114,7 +114,7 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
     if not isinstance(kind, TreeFormat):
         raise UsageError(
             f"{location or kind.name}: {kind.name} holds one array, and {source.location} is a dataset of "
-            f"{len(source.tree.arrays)}: choose {' or '.join(tree_formats())}, or name one array after '::'"
+            f"{len(source.tree.arrays)}: choose one of {', '.join(tree_formats())}, or name one array after '::'"
         )
     chosen = chosen_tree(source.tree, request, source.location)
     inner = "" if location is None else location.inner

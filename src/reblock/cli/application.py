@@ -145,7 +145,8 @@ def _show_version(context: click.Context) -> NoReturn:
 def application(ctx: click.Context) -> None:
     """Repartition large N-D arrays under a hard memory budget.
 
-    An array is PATH[::INNER]: a .npy, Zarr or HDF5 file, or a folder of block files.
+    An array is PATH_OR_URL[::INNER], such as scan.npy, scan.h5::/data, s3://bucket/era5.zarr::t2m, or a folder of block
+    files; `reblock formats` lists the formats.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

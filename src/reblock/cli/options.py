@@ -56,6 +56,16 @@ def like(command: click.Command, *, without: Sequence[str]) -> Decorator:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+overwrite = click.option(
+    "--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete."
+)
+on_missing = click.option(
+    "--on-missing",
+    shell_complete=completion.words("fill", "error"),
+    metavar="fill|error",
+    help="What to do about chunks that SRC does not store: use its fill value, or fail.  [default: fill]",
+)
 from_format = click.option(
     "--from",
     "from_format",
@@ -135,11 +145,15 @@ def memory_of(default: str) -> Decorator:
 
 memory = memory_of("1GiB")
 transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1 or z,y,x.")
-region = click.option(
-    "--region",
-    metavar="RANGES",
-    help="Part of SRC to take, such as 10:200,:,5:90; omitted axes are taken whole; by name: time=0:10.",
-)
+
+
+def region_of(part: str) -> Decorator:
+    """The region of a command; `part` says of which array, and what happens to it."""
+    words = "such as 10:200,:,5:90; omitted axes are taken whole; by name: time=0:10."
+    return click.option("--region", metavar="RANGES", help=f"{part}, {words}")
+
+
+region = region_of("Part of SRC to take")
 
 joined = _together(
     [
@@ -180,6 +194,12 @@ access = click.option(
     metavar="FILE|PRESET",
     help="Reads that the array must serve, which choose its chunks: a file, or presets such as time-series=3,maps "
     "(time-series, maps, cubes, slices:AXIS).",
+)
+
+block_size = click.option(
+    "--block-size",
+    metavar="SIZE|MIN:MAX",
+    help="Largest size of a chunk, or a range such as 64KiB:8MiB.  [default: 64KiB:8MiB]",
 )
 
 choosing = _together(
@@ -226,7 +246,7 @@ target = _together(
             "--codec",
             shell_complete=completion.codecs,
             metavar="CODEC",
-            help="none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]",
+            help="Codec of DST: none, zstd:3, shuffle+gzip:4, blosc:zstd:5 …  [default: SRC's]",
         ),
         click.option(
             "--checksum",
@@ -236,15 +256,15 @@ target = _together(
         click.option(
             "--dtype",
             metavar="DTYPE",
-            help="Element type, such as f4 or >u2; the first value that does not fit stops the run. In a dataset, all "
-            "arrays of numbers but coordinates, or by name: t2m=f4,u10=f4.  [default: SRC's]",
+            help="Element type of DST, such as f4 or >u2; the first value that does not fit stops the run. In a "
+            "dataset, for all arrays of numbers except coordinates, or by name: t2m=f4,u10=f4.  [default: SRC's]",
         ),
         click.option("--unsafe-cast", is_flag=True, help="With --dtype, convert values that do not fit as numpy does."),
         click.option(
             "--fill-value",
             metavar="VALUE",
-            help="Fill value of DST, or none; changes no element. In a dataset, as --dtype, also by name.  "
-            "[default: SRC's]",
+            help="Fill value of DST, or none; changes no element. In a dataset, for the same arrays as --dtype, or by "
+            "name.  [default: SRC's]",
         ),
         from_format,
         allow_external,
@@ -264,12 +284,7 @@ target = _together(
             help="Which block goes to which of the --disks: round-robin, range, four-way or random; `reblock advise "
             "--media` compares them.  [default: round-robin]",
         ),
-        click.option(
-            "--on-missing",
-            shell_complete=completion.words("fill", "error"),
-            metavar="fill|error",
-            help="What to do about chunks that SRC does not store: use its fill value, or fail.  [default: fill]",
-        ),
+        on_missing,
         choosing,
         click.option(
             "--skip-unsupported",
@@ -329,7 +344,7 @@ array_task = click.option(
     "--array-task",
     metavar="i/n",
     help="Be member i, from 0, of a job array of n processes that make DST together: do a share of the tasks; the last "
-    "member publishes. In a SLURM script: $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
+    "member publishes. In a SLURM script: $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT.",
 )
 
 

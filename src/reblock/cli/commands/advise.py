@@ -12,7 +12,7 @@ from reblock.cli.output import emit
 
 
 @click.command(
-    short_help="Choose chunks for the reads of an array, and tell whether converting pays.",
+    short_help="Choose chunks for the reads of an array, and tell whether converting pays off.",
     epilog="""
     \b
     Examples:
@@ -35,11 +35,7 @@ from reblock.cli.output import emit
     metavar="aligned|anywhere",
     help="Where reads start: at the start of a chunk, or at any element.  [default: as the pattern or the log says]",
 )
-@click.option(
-    "--block-size",
-    metavar="SIZE|MIN:MAX",
-    help="Largest size of a chunk, or a range such as 64KiB:8MiB.  [default: 64KiB:8MiB]",
-)
+@options.block_size
 @click.option(
     "--objective",
     shell_complete=words("time", "blocks", "bytes", "requests"),
@@ -50,7 +46,7 @@ from reblock.cli.output import emit
     "--shards",
     shell_complete=words("auto", "none"),
     metavar="auto|none",
-    help="Choose shards around the chunks, or none.  [default: as SRC has]",
+    help="Choose shards around the chunks, or none.  [default: as SRC]",
 )
 @click.option("--copies", metavar="R", type=int, help="Number of copies to compare with one.  [default: 2]")
 @click.option("--media", metavar="N", type=int, help="Also place chunks on N disks, buckets, tapes or platters.")
@@ -69,7 +65,13 @@ from reblock.cli.output import emit
 @options.memory
 @options.from_format
 @options.allow_external
-@options.to_format
+@click.option(
+    "--to",
+    "to_format",
+    shell_complete=completion.formats,
+    metavar="FORMAT",
+    help="Format to convert to.  [default: as SRC]",
+)
 @click.option("--shape", metavar="LENGTHS", help="Advise without an array: its shape.")
 @click.option("--dtype", metavar="DTYPE", help="Its element type.")
 @click.option("--source-chunks", metavar="LENGTHS", help="Its chunks today.  [default: not known]")
@@ -77,7 +79,7 @@ from reblock.cli.output import emit
 @options.storage
 @options.as_json
 def command(source: str | None, as_json: bool, **wanted: Any) -> None:
-    """Choose chunks for the reads of an array, compare them with today's, and tell after how many reads they pay.
+    """Choose chunks for the reads of an array, compare them with today's, and tell when converting pays off.
 
     Reads are named by --access, or come from a --log of real reads. Without them, the default chunks are shown. The
     last line is the command that converts the array. Nothing is written.

@@ -48,7 +48,7 @@ def _notify() -> Notify:
 @click.argument("path", metavar="PATH")
 @click.option("--size", metavar="SIZE", help="Bytes to write and read.  [default: 256MiB]")
 @click.option("--name", metavar="NAME", help="Name of the device in reports.  [default: measured]")
-@click.option("--output", metavar="FILE", help="Keep the result, for --device FILE.")
+@click.option("--output", metavar="FILE", help="Write the result to FILE, for --device FILE.")
 @storage_option
 @json_option
 def device(path: str, size: str | None, name: str | None, output: str | None, as_json: bool) -> None:
@@ -85,9 +85,11 @@ def device(path: str, size: str | None, name: str | None, output: str | None, as
     """,
 )
 @click.argument("paper", metavar="[thesis|drafts|dra|sarawagi|dask-io]", required=False)
-@click.option("--memory", metavar="SIZES", help="Budgets at full size.  [default: 4GB,8GB,256GB]")
 @click.option(
-    "--device", "device_name", metavar="DEVICE", help="Price plans on a preset or a file from `bench device`."
+    "--memory", metavar="SIZE,SIZE,…", help="Memory budgets for arrays at full size.  [default: 4GB,8GB,256GB]"
+)
+@click.option(
+    "--device", "device_name", metavar="NAME|FILE", help="Price plans on a preset, or on a file of `bench device`."
 )
 @click.option(
     "--run", is_flag=True, help="Also run the experiments on disk; `sarawagi` and `dask-io` by name always run."

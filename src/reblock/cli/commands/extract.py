@@ -24,13 +24,16 @@ from reblock.cli.output import emit
 )
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
-@click.option("--region", "regions", multiple=True, metavar="RANGES", help="A box, such as 10:200,:,5:90; repeatable.")
+@click.option(
+    "--region", "regions", multiple=True, metavar="RANGES", help="A box, such as 10:200,:,5:90; can be repeated."
+)
 @click.option(
     "--sphere",
     "spheres",
     multiple=True,
     metavar="C0,C1,…,R",
-    help="Centre in the axes of SRC, and radius, in elements; : for a coordinate takes the whole axis; repeatable.",
+    help="Centre in the axes of SRC, and radius, in elements; : for a coordinate takes the whole axis; can be "
+    "repeated.",
 )
 @click.option(
     "--spheres",
@@ -38,7 +41,7 @@ from reblock.cli.output import emit
     multiple=True,
     shell_complete=files,
     metavar="FILE.csv",
-    help="A file with a sphere in each row; an extra cell is its name.",
+    help="A file with a sphere in each row; an extra cell is its name; can be repeated.",
 )
 @click.option(
     "--mask",
@@ -47,14 +50,15 @@ from reblock.cli.output import emit
     shell_complete=files,
     metavar="LABELS[=3,4]",
     help="An array of labels with the shape of SRC, or of its first or last axes: each label, or each listed one, "
-    "is a region; repeatable.",
+    "is a region; can be repeated.",
 )
 @click.option(
     "--as",
     "result",
     shell_complete=words("array", "table", "values"),
     metavar="array|table|values",
-    help="Arrays; statistics of each region; or its values, as .csv, .npz or .parquet.  [default: array]",
+    help="What DST holds: an array for each region; a table of statistics; or a table of values. Tables are .csv, .npz "
+    "or .parquet files.  [default: array]",
 )
 @click.option(
     "--outside",
@@ -68,12 +72,11 @@ from reblock.cli.output import emit
 @options.from_format
 @options.allow_external
 @options.to_format
-@click.option(
-    "--on-missing", metavar="fill|error", help="What to do about chunks that SRC does not store.  [default: fill]"
-)
-@click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
+@options.on_missing
+@options.overwrite
 @click.option("--dry-run", is_flag=True, help="Make every check, say what would be read, and write nothing.")
-@click.option("--quiet", is_flag=True, help="Show only errors; --json still prints.")
+@options.quiet
+@options.storage
 @options.as_json
 def command(source: str, target: str, quiet: bool, as_json: bool, **wanted: Any) -> None:
     """Extract regions of interest from the array SRC into DST.

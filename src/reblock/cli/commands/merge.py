@@ -9,6 +9,12 @@ import click
 from reblock.cli import completion, options
 from reblock.cli.commands import run
 
+#: Options of `run` that make no sense here: a folder of blocks is one array, in the format that --block-format names.
+_LEFT_OUT = (
+    *("source", "target", "from_format", "plan_file"),
+    *("concat", "stack", "include", "exclude", "skip_unsupported"),
+)
+
 
 @click.command(
     short_help="Join a folder of block files into one array.",
@@ -33,7 +39,7 @@ from reblock.cli.commands import run
     help='Where the numbers are in the names, such as "b_{0}_{1}.npy", if DIR has no manifest: they count blocks, or '
     "are positions of first elements.  [default: the last numbers]",
 )
-@options.like(run.command, without=("source", "target", "from_format", "plan_file"))
+@options.like(run.command, without=_LEFT_OUT)
 @click.pass_context
 def command(
     context: click.Context, /, folder: str, target: str, block_format: str | None, pattern: str | None, **rest: Any

@@ -21,6 +21,7 @@ def command() -> None:
 
 
 @command.command(
+    short_help="Make copies of an array, each with chunks for some accesses.",
     epilog="""
     \b
     Examples:
@@ -31,11 +32,13 @@ def command() -> None:
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("folder", metavar="DIR", shell_complete=files)
 @options.access
-@click.option("--log", shell_complete=files, metavar="LOG", help="Log of real reads, instead of --access.")
+@click.option(
+    "--log", shell_complete=files, metavar="LOG", help="Log of real reads, instead of --access: see `reblock advise`."
+)
 @click.option("--copies", metavar="R", type=int, help="Number of copies.  [default: 2]")
 @click.option("--budget-bytes", metavar="SIZE", help="Make only as many copies as fit, before encoding.")
-@click.option("--codec", metavar="CODEC", help="Codec of the copies; a checksum is added.  [default: that of SRC]")
-@click.option("--block-size", metavar="SIZE|MIN:MAX", help="Largest size of a chunk, or a range.")
+@click.option("--codec", metavar="CODEC", help="Codec of the copies; a checksum is added.  [default: SRC's]")
+@options.block_size
 @click.option(
     "--device",
     shell_complete=completion.devices,
@@ -43,9 +46,10 @@ def command() -> None:
     help="Storage of the copies: auto, nvme, ssd, hdd, s3, or a file.  [default: auto]",
 )
 @options.memory
+@options.storage
 @options.as_json
 def create(source: str, folder: str, as_json: bool, **wanted: Any) -> None:
-    """Make copies of SRC in DIR, each with chunks for some of its accesses.
+    """Make copies of SRC in DIR, each with chunks for some of the accesses.
 
     Each copy is an ordinary run, from SRC or from an earlier copy. The same command continues after an interruption.
     """
@@ -63,6 +67,7 @@ def create(source: str, folder: str, as_json: bool, **wanted: Any) -> None:
 
 
 @command.command(
+    short_help="Read a region from the cheapest copy.",
     epilog="""
     \b
     Examples:
@@ -71,7 +76,7 @@ def create(source: str, folder: str, as_json: bool, **wanted: Any) -> None:
     """,
 )
 @click.argument("folder", metavar="DIR", shell_complete=files)
-@options.region
+@options.region_of("Part to read")
 @click.option("--output", shell_complete=files, metavar="FILE.npy", help="Write the elements to this new file.")
 @options.memory
 @options.as_json
@@ -88,6 +93,7 @@ def read(folder: str, region: str | None, output: str | None, memory: str | None
 
 
 @command.command(
+    short_help="Show what a read costs on each copy.",
     epilog="""
     \b
     Examples:
@@ -95,7 +101,7 @@ def read(folder: str, region: str | None, output: str | None, memory: str | None
     """,
 )
 @click.argument("folder", metavar="DIR", shell_complete=files)
-@options.region
+@options.region_of("Part that would be read")
 @options.as_json
 def explain(folder: str, region: str | None, as_json: bool) -> None:
     """Show what a read costs on each copy, and which one it goes to. Nothing is read."""
@@ -107,6 +113,7 @@ def explain(folder: str, region: str | None, as_json: bool) -> None:
 
 
 @command.command(
+    short_help="Copy a region of an array into all copies.",
     epilog="""
     \b
     Examples:
@@ -115,11 +122,12 @@ def explain(folder: str, region: str | None, as_json: bool) -> None:
 )
 @click.argument("folder", metavar="DIR", shell_complete=files)
 @click.argument("source", metavar="SRC", shell_complete=files)
-@options.region
+@options.region_of("Part of SRC that has changed")
 @options.memory
+@options.storage
 @options.as_json
 def update(folder: str, source: str, region: str | None, memory: str | None, as_json: bool) -> None:
-    """Take a region of SRC over into all copies at once.
+    """Copy a region of SRC into all copies at once.
 
     SRC has the shape and type of the copies. Touched chunks are written to a new generation, others are linked to it.
     Readers keep the generation that they opened; it is removed when nobody reads it any more.
@@ -134,6 +142,7 @@ def update(folder: str, source: str, region: str | None, memory: str | None, as_
 
 
 @command.command(
+    short_help="Find damaged chunks, and make them again from other copies.",
     epilog="""
     \b
     Examples:

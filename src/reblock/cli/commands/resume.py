@@ -19,7 +19,7 @@ from reblock.cli.progress import moved_bytes, progress
     """,
 )
 @click.argument("target", metavar="DST")
-@click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+@options.quiet
 @options.storage
 @options.no_lock
 @options.as_json

@@ -49,7 +49,7 @@ _NOTHING = "a dry run: nothing was written"
     metavar="DIR",
     help="Folder for intermediate arrays of plans with several passes.  [default: beside DST]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace DST if it exists; it stays until the new one is complete.")
+@options.overwrite
 @click.option(
     "--exist-ok",
     is_flag=True,
@@ -62,7 +62,8 @@ _NOTHING = "a dry run: nothing was written"
     "--workers",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Let N processes of this machine do the work, each within the memory budget.  [default: threads]",
+    help="Let N processes of this machine do the work, each within the memory budget.  [default: threads of one "
+    "process]",
 )
 @click.option(
     "--cluster",
@@ -71,7 +72,7 @@ _NOTHING = "a dry run: nothing was written"
 )
 @options.array_task
 @click.option("--dry-run", is_flag=True, help="Make every check of a run, show the plan, and write nothing.")
-@click.option("--quiet", is_flag=True, help="Show no progress and no report, only errors; --json still prints.")
+@options.quiet
 @options.storage
 @options.no_lock
 @options.as_json

@@ -9,10 +9,10 @@ import click
 from reblock.cli import completion, options
 from reblock.cli.commands import run
 
-#: Options of `run` that make no sense here: the format and its codec follow from --block-format.
+#: Options of `run` that make no sense here: blocks are of one array, in the format that --block-format names.
 _LEFT_OUT = (
     *("source", "target", "chunks", "shards", "chunk_order", "codec", "checksum", "to_format", "plan_file"),
-    *("append_along", "into_region"),
+    *("append_along", "into_region", "include", "exclude", "skip_unsupported"),
 )
 
 
@@ -27,7 +27,7 @@ _LEFT_OUT = (
 )
 @click.argument("source", metavar="SRC", shell_complete=completion.files)
 @click.argument("folder", metavar="DIR", shell_complete=completion.folders)
-@click.option("--chunks", metavar="LENGTHS", required=True, help="Lengths of a block, as in `reblock run`.")
+@click.option("--chunks", metavar="LENGTHS", required=True, help="Lengths of a block per axis, as for `reblock run`.")
 @click.option(
     "--block-format",
     metavar="FORMAT",

@@ -27,7 +27,16 @@ from reblock.cli.output import emit
 @click.argument("source", metavar="SRC", shell_complete=files)
 @click.argument("target", metavar="DST", shell_complete=files)
 @options.joined
-@options.changes
+@click.option(
+    "--append-along",
+    metavar="AXIS",
+    help="Compare SRC with the end of DST along this axis (number or name), where `run` has appended it.",
+)
+@click.option(
+    "--into-region",
+    metavar="RANGES",
+    help="Compare SRC with this region of DST, such as 0:64,:,: or time=0:24.",
+)
 @options.transpose
 @options.region
 @options.from_format
@@ -43,7 +52,7 @@ from reblock.cli.output import emit
     help="library: h5py, zarr-python or numpy read both arrays instead of reblock's own code. The library opens the "
     "files in this process, without protection: do not use it on files that you do not trust.  [default: reblock]",
 )
-@click.option("--dtype", metavar="DTYPE", help="Convert SRC's elements as --dtype of run before they are compared.")
+@click.option("--dtype", metavar="DTYPE", help="Convert SRC's elements as `run --dtype` does before they are compared.")
 @click.option(
     "--unsafe-cast", is_flag=True, help="With --dtype, as numpy does; otherwise a value that does not fit differs."
 )
