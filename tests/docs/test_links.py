@@ -44,6 +44,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+MODULE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:py|c|h))`")
+FILES = [path.as_posix() for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.*")]
+EXPLAINING = [page for page in PAGES if page.parent.name in ("decisions", "explanation", ROOT.name)]
+
+
+@pytest.mark.parametrize("page", EXPLAINING, ids=lambda page: page.name)
+def test_modules_that_pages_name_exist(page: Path) -> None:
+    """By the end of their path; `NAME.py` stands for a new one."""
+    named = {name for name in MODULE.findall(prose(page)) if "NAME" not in name}
+    assert {name for name in named if not any(file.endswith(f"/{name}") for file in FILES)} == set()
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached: set[Path] = set()
     waiting = [ROOT / "README.md"]
