@@ -167,7 +167,9 @@ def test_a_little_array_says_nothing() -> None:
 
 def test_one_run_changes_no_speed_without_limit() -> None:
     seen = replace(observe(cubes(64), cubes(128), (NVME, NVME)), seconds=1e6)
-    for _, _, value in learn_devices(seen, (NVME, NVME), CORES):
+    learned = list(learn_devices(seen, (NVME, NVME), CORES))
+    assert len(learned) == 2
+    for _, _, value in learned:
         assert value >= min(NVME.read_bytes_per_second, NVME.write_bytes_per_second) / 20
 
 

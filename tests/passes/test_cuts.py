@@ -55,7 +55,7 @@ def test_read_cuts_hold_the_thesis_candidates():
 def test_read_cuts_are_few_and_not_longer_than_asked(length, step, limit, most):
     problem = raw((length,), (step,), (step + 3,))
     found = read_cuts(problem, 0, limit, most)
-    assert len(found) <= most
+    assert 0 < len(found) <= most
     assert all(cut.largest <= limit for cut in found)
     assert [cut.largest for cut in found] == sorted((cut.largest for cut in found), reverse=True)
 

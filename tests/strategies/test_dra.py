@@ -253,7 +253,9 @@ def test_balance_of_the_papers_example() -> None:
 @example([4, 4], 6)
 def test_balanced_boxes_have_no_two_blocks_of_one_writer(counts: list[int], writers: int) -> None:
     order = tuple(range(len(counts)))[::-1]
-    for factors in balance(counts, writers, order):
+    found = balance(counts, writers, order)
+    assert found
+    for factors in found:
         assert all(1 <= f <= n for f, n in zip(factors, counts, strict=True))
         grid = np.arange(prod(counts)).reshape(counts) % writers
         for start in product(*(range(n - f + 1) for f, n in zip(factors, counts, strict=True))):
