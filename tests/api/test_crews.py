@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from math import prod
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -18,7 +17,6 @@ import pytest
 
 import reblock
 from reblock.errors import ReblockError, UsageError
-from reblock.planner import share
 from reblock.storage.media.memory import MEMORY
 
 DATA = np.random.default_rng(0).integers(0, 60000, (48, 60, 64), "<u2")
@@ -170,30 +168,6 @@ def test_wrong_crews(
     with pytest.raises(UsageError, match=words):
         reblock.run(job, **options)
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("shape", [(0,), (4, 0), ()])
-def test_tasks_of_nothing_are_not_cut(shape: tuple[int, ...]) -> None:
-    chunks = tuple(max(length, 1) for length in shape)
-    job = reblock.plan(shape=shape, dtype="u2", source_chunks=chunks, chunks=chunks, codec="zstd:1")
-    assert share(job.plan, job.decision.problem, 8).passes[-1].tasks.count == (0 if shape else 1)
-
-
-@pytest.mark.parametrize("workers", [2, 3, 7, 64])
-@pytest.mark.parametrize(("before", "after"), [((70, 70), (50, 50)), ((128, 1), (1, 128)), ((200, 200), (10, 10))])
-def test_tasks_are_cut_for_workers(workers: int, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-    job = reblock.plan(shape=(700, 700), dtype="u2", source_chunks=before, chunks=after, memory="2MiB", codec="zstd:1")
-    problem = job.decision.problem
-    plan = share(job.plan, problem, workers)
-    tasks = plan.passes[-1].tasks
-    # The busiest of them does at most twice its even share: less than all may be worth it, if that reads less twice.
-    rounds = -(-tasks.count // workers)
-    assert rounds * prod(tasks.largest) <= 2.5 * 700 * 700 / min(workers, problem.target.objects.count)
-    assert problem.target.objects.clipped().covers(tasks) or tasks.covers(problem.target.objects.clipped())
-    from reblock.planner import check
-
-    check(plan, problem)
-    assert plan.memory_bytes <= problem.memory_bytes
 
 
 # ---------------------------------------------------------------- runs that are stopped
