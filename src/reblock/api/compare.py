@@ -123,6 +123,13 @@ def verify(
     With the `dtype` and `unsafe_cast` of the run that made the target, the source's elements are converted as the run
     did, and the results are compared; an element that does not survive differs. Of datasets, `append_along` names an
     axis: arrays without it are compared whole.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> verdict = reblock.verify(numpy.arange(6), numpy.array([0, 1, 2, 3, 7, 5]))
+    >>> verdict.equal, verdict.differing_elements, verdict.first_difference.index
+    (False, 1, (4,))
     """
     if unsafe_cast and dtype is None:
         raise UsageError(f"{option('unsafe_cast')} is for elements of another type: give {option('dtype')}")
@@ -354,6 +361,14 @@ def info(
     """Layout and metadata of a stored array, as `reblock info --json` prints them; no elements are read.
 
     For a file or group with several arrays, the result has the keys `arrays`, `groups` and `tables`.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> report = reblock.repartition(numpy.zeros((6, 4)), "memory://info/x.zarr", chunks=(2, 4))
+    >>> about = reblock.info("memory://info/x.zarr")
+    >>> about["format"], about["shape"], about["chunks"]
+    ('zarr', [6, 4], [2, 4])
     """
     source = joined_source(source, concat, stack)
     try:

@@ -58,7 +58,17 @@ DECIDED = tuple(
 
 
 def save_plan(job: AnyJob, path: Where) -> None:
-    """Save the plan of a job, for `load_plan` and `reblock run --plan`; only an older plan file is replaced."""
+    """Save the plan of a job, for `load_plan` and `reblock run --plan`; only an older plan file is replaced.
+
+    Examples
+    --------
+    >>> import os, reblock, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "plan.json")
+    >>> job = reblock.plan(shape=(600, 600), dtype="f4", source_chunks=(1, 600), chunks=(600, 1), device="s3")
+    >>> reblock.save_plan(job, path)
+    >>> reblock.simulate(path, workers=4).makespan_seconds > 1
+    True
+    """
     if isinstance(job, DatasetJob):
         raise UsageError("a plan file holds the plan of one array: name an array of the dataset after '::'")
     problem = job.decision.problem
@@ -103,7 +113,18 @@ def load_plan(
     disks: DisksGiven | None = None,
     placement: str | None = None,
 ) -> Job:
-    """The job that executes a saved plan on a source and a target; UsageError if it does not fit them."""
+    """The job that executes a saved plan on a source and a target; UsageError if it does not fit them.
+
+    Examples
+    --------
+    >>> import numpy, os, reblock, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "plan.json")
+    >>> job = reblock.plan(numpy.arange(6), "memory://load_plan/x.zarr", chunks=4)
+    >>> reblock.save_plan(job, path)
+    >>> again = reblock.load_plan(path, numpy.arange(6, 12), "memory://load_plan/y.zarr")
+    >>> again.plan == job.plan
+    True
+    """
     with _reading(path) as found:
         plan = Plan.from_json(found["plan"])
         if found["request"] is None:

@@ -59,12 +59,12 @@ def record(array: Array | ArrayObject, *, log: Where) -> Any:
 
     Examples
     --------
-    >>> import numpy, reblock, tempfile, os
-    >>> log = os.path.join(tempfile.mkdtemp(), "access.jsonl")
+    >>> import numpy, pathlib, reblock, tempfile
+    >>> log = pathlib.Path(tempfile.mkdtemp(), "access.jsonl")
     >>> array = reblock.record(numpy.zeros((10, 20)), log=log)
     >>> array[3:5, 7].shape
     (2,)
-    >>> '"start": [3, 7], "stop": [5, 8]' in open(log).read()
+    >>> '"start": [3, 7], "stop": [5, 8]' in log.read_text()
     True
     """
     if isinstance(array, Array):

@@ -80,6 +80,16 @@ def resume(
     """Continue the unfinished run that makes a target, with its own plan and its original options.
 
     Returns None if the target is complete and no run is left; raises UsageError if there is neither.
+
+    Examples
+    --------
+    >>> import os, numpy, reblock, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> source, target = os.path.join(folder, "x.npy"), os.path.join(folder, "x.zarr")
+    >>> numpy.save(source, numpy.arange(6))
+    >>> report = reblock.repartition(source, target, chunks=4)
+    >>> reblock.resume(target) is None
+    True
     """
     found = find_job(target)
     return None if found is None else run(found[0], progress=progress, cancelled=cancelled, **found[1])

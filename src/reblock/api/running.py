@@ -87,6 +87,14 @@ def run(
 
     With `array_task="i/n"`, this process is member i of a job array of n processes that make the target together. It
     does its share of the tasks and returns; the last one publishes. The report's `array_task` says what is left.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> job = reblock.plan(numpy.arange(6), "memory://run/x.zarr", chunks=4)
+    >>> report = reblock.run(job)
+    >>> report.write_boxes, report.measured.seeks == report.predicted.seeks
+    (2, True)
     """
     if array_task is not None:
         if not (executor is None and workers is None and cluster is None):
@@ -185,6 +193,17 @@ def check(
 
     The arguments are those of `run`. The check covers the target and anything in its place, an unfinished run and its
     lock, the permission to write, the free space, and the plan itself.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> job = reblock.plan(numpy.arange(6), "memory://check/x.zarr", chunks=4)
+    >>> notes = reblock.check(job)
+    >>> report = reblock.run(job)
+    >>> reblock.check(job)
+    Traceback (most recent call last):
+        ...
+    reblock.errors.TargetExistsError: memory://check/x.zarr exists: choose another name, ...
     """
     return prepare(job, RunOptions(overwrite, exist_ok, scratch, digest))[1].look()
 
@@ -200,7 +219,15 @@ def repartition(
     progress: Progress | None = None,
     **options: Any,
 ) -> AnyReport:
-    """Plan and run in one call; takes the arguments of `plan` and `run`."""
+    """Plan and run in one call; takes the arguments of `plan`, and those of `run` but for other processes.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> report = reblock.repartition(numpy.arange(6), "memory://repartition/x.zarr", chunks=4, codec="zstd:3")
+    >>> reblock.open("memory://repartition/x.zarr")[2:5]
+    array([2, 3, 4])
+    """
     job = plan(source, target, **options)
     return _run(job, RunOptions(overwrite, exist_ok, scratch, digest), progress, lambda: False)
 

@@ -98,6 +98,13 @@ def status(target: Where) -> Unfinished | None:
     """The state and options of the run that makes a target; None if the target is complete and no run is left.
 
     UsageError if there is neither a run nor an array.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> report = reblock.repartition(numpy.arange(6), "memory://status/x.zarr", chunks=4)
+    >>> reblock.status("memory://status/x.zarr") is None
+    True
     """
     staging = staging_of(target)
     holder = staging.workspace.holder()
@@ -169,6 +176,13 @@ def clean(target: Where) -> list[str]:
     """Remove the files of an unfinished run; returns their paths. LockedError while it runs.
 
     UsageError if there is neither a run nor an array.
+
+    Examples
+    --------
+    >>> import numpy, reblock
+    >>> report = reblock.repartition(numpy.arange(6), "memory://clean/x.zarr", chunks=4)
+    >>> reblock.clean("memory://clean/x.zarr")
+    []
     """
     staging = staging_of(target)
     if not staging.is_there:

@@ -94,9 +94,18 @@ def changing(folder: str) -> Iterator[None]:
 
 
 def update_replicas(folder: Where, source: ArraySource, *, region: Ranges, memory: str | int | None = None) -> Update:
-    """Take a region of the source over into all copies; readers see the old elements everywhere, or the new ones.
+    """Copy a region of the source into all copies; readers see the old elements everywhere, or the new ones.
 
     The source has the shape and type of the replicas. Chunks outside of the region are linked, not copied.
+
+    Examples
+    --------
+    >>> import numpy, os, reblock, tempfile
+    >>> folder = os.path.join(tempfile.mkdtemp(), "copies")
+    >>> made = reblock.create_replicas(numpy.zeros((60, 40, 40)), folder, access="time-series,maps", device="nvme")
+    >>> update = reblock.update_replicas(folder, numpy.ones((60, 40, 40)), region="0:10,:,:")
+    >>> reblock.open(f"replicas:{folder}")[8:12, 5, 7]
+    array([1., 1., 0., 0.])
     """
     path, array = os.fspath(folder), open_array(source, None, ())
     memory_bytes = parse_memory(memory)
@@ -234,7 +243,17 @@ def write_chunk(store: Store, index: tuple[int, ...], elements: npt.NDArray[Any]
 
 # ---------------------------------------------------------------- mending
 def repair_replicas(folder: Where, *, memory: str | int | None = None) -> Repair:
-    """Read every chunk of every copy, and make those that are damaged or missing again from the other copies."""
+    """Read every chunk of every copy, and make those that are damaged or missing again from the other copies.
+
+    Examples
+    --------
+    >>> import numpy, os, reblock, tempfile
+    >>> folder = os.path.join(tempfile.mkdtemp(), "copies")
+    >>> made = reblock.create_replicas(numpy.zeros((60, 40, 40)), folder, access="time-series,maps", device="nvme")
+    >>> found = reblock.repair_replicas(folder)
+    >>> found.mended, found.lost
+    ((), ())
+    """
     path = os.fspath(folder)
     memory_bytes = parse_memory(memory)
     read_set(path)

@@ -66,6 +66,16 @@ def create_replicas(
 
     With `budget_bytes`, as many copies are made as fit into it before encoding. The same call continues an attempt that
     was interrupted.
+
+    Examples
+    --------
+    >>> import numpy, os, reblock, tempfile
+    >>> folder = os.path.join(tempfile.mkdtemp(), "copies")
+    >>> made = reblock.create_replicas(numpy.zeros((60, 40, 40)), folder, access="time-series,maps", device="nvme")
+    >>> len(made.copies)
+    2
+    >>> reblock.open(f"replicas:{folder}")[:, 5, 7].shape
+    (60,)
     """
     path, array = os.fspath(folder), open_array(source, None, ())
     if access is None and log is None:
