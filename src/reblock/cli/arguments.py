@@ -9,8 +9,8 @@ import re
 from contextlib import suppress
 
 _OPTION = b"--storage-option"
-#: The login in a URL.
-_LOGIN = re.compile(rb"://([^/@\0]*)@")
+#: The login in a URL, where a password may have slashes, and the query.
+_LOGIN = re.compile(rb"://([^/@:\0]*:[^@\0]*|[^/@\0]*)@|://[^?\0]*\?([^=\0]*=[^\0]*)")
 #: The field of /proc/self/stat that is the address of the words, counted after the name of the program.
 _ARG_START = 45
 
@@ -35,7 +35,7 @@ def hide_secrets() -> None:
 
 def _secrets(line: bytes) -> list[tuple[int, int]]:
     """Where there are secrets in words that end in zero bytes."""
-    found = [match.span(1) for match in _LOGIN.finditer(line) if match[1]]
+    found = [match.span(match.lastindex or 0) for match in _LOGIN.finditer(line)]
     at, before = 0, b""
     for word in line.split(b"\0"):
         begin = 0 if before == _OPTION else len(_OPTION) + 1 if word.startswith(_OPTION + b"=") else None

@@ -14,6 +14,7 @@ from reblock.cli.interrupt import INTERRUPTED
 from reblock.cli.options import spell
 from reblock.errors import DiskError, ReblockError, speak
 from reblock.render.columns import plain
+from reblock.storage.media.object_url import clean_text
 
 #: Set to 1, this environment variable shows tracebacks.
 DEBUG = "REBLOCK_DEBUG"
@@ -90,9 +91,10 @@ class Failure:
             return cls("CommandLineError", plain(f"No such option {error.option_name}{hint}{see}"), error.exit_code)
         if isinstance(error, click.UsageError):
             hint = f" (see {error.ctx.command_path if error.ctx else 'reblock'} --help)"
-            return cls("CommandLineError", plain(error.format_message().rstrip(".")) + hint, error.exit_code)
+            words = clean_text(error.format_message().rstrip("."))
+            return cls("CommandLineError", plain(words) + hint, error.exit_code)
         if isinstance(error, click.ClickException):
-            return cls("CommandLineError", plain(error.format_message()), error.exit_code)
+            return cls("CommandLineError", plain(clean_text(error.format_message())), error.exit_code)
         if isinstance(error, MemoryError):
             return cls(kind, "the machine is out of memory: give a smaller --memory", code)
         what = plain(f"{kind}: {error}" if str(error) else kind)

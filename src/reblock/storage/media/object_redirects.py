@@ -72,8 +72,19 @@ _PROBE = "reblock-probe"
 
 def endpoint_of(root: str, config: Mapping[str, str]) -> str | None:
     """The endpoint that was configured for a bucket, or None."""
-    given = next((value for name, value in config.items() if name.endswith(_ENDPOINTS)), None)
-    return given or next((found for name in _VARIABLES[_scheme(root)] if (found := os.environ.get(name))), None)
+    return next(filter(None, endpoints_of(root, config).values()), None)
+
+
+def endpoints_of(root: str, config: Mapping[str, str]) -> dict[str, str]:
+    """All endpoints for a bucket that options and variables name; the first one counts."""
+    given = {name: value for name, value in config.items() if name.endswith(_ENDPOINTS)}
+    return given | {name: os.environ[name] for name in _VARIABLES[_scheme(root)] if name in os.environ}
+
+
+def settings_of(root: str, config: Mapping[str, str]) -> dict[str, str]:
+    """All options and variables for a bucket."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES[_scheme(root)])}
+    return {**config, **variables}
 
 
 def without_redirects(root: str, config: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
@@ -87,14 +98,14 @@ def without_redirects(root: str, config: Mapping[str, str], client: Mapping[str,
 
 def _own_hosts(root: str, config: Mapping[str, str]) -> set[str]:
     scheme = _scheme(root)
-    variables = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES[scheme])}
-    hosts = {urlsplit(value).hostname or "" for value in _urls([*config.values(), *variables.values()])} - {""}
-    is_known = _has_credentials(scheme, config) or _has_credentials(scheme, variables)
+    given = settings_of(root, config)
+    hosts = {urlsplit(value).hostname or "" for value in _urls(given.values())} - {""}
+    is_known = _has_credentials(scheme, given)
     if endpoint_of(root, config) is None or not is_known or scheme == "gs":
         hosts.update(_DOMAINS[scheme])
     if not is_known:
         hosts.update(_METADATA)
-    if any("use_emulator" in name.lower() for name in (*config, *variables)):
+    if any("use_emulator" in name.lower() for name in given):
         hosts.update(_EMULATORS)
     return hosts
 

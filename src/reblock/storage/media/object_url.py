@@ -15,7 +15,12 @@ SCHEMES = (*WRITABLE, *READABLE)
 CLIENT_OPTIONS = ("allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "user_agent")
 #: Names of buckets, and of Azure's containers.
 _BUCKET = re.compile(r"[$A-Za-z0-9][A-Za-z0-9._-]*")
-_LOGIN = re.compile(r"^[a-z0-9]+://[^/]*@")
+#: Names of servers, which may have a port; in a text, punctuation may follow.
+_SERVER = re.compile(r"(\[[0-9a-fA-F:.%]*\]|[^:@\[\]]*)(:[0-9]*)?[^\w@]*")
+#: What follows the path of a URL: of keys, only what looks like settings, because they may have question marks.
+_REST, _REST_OF_KEY = re.compile(r"[?#].*", re.DOTALL), re.compile(r"\?[^/=]*=.*", re.DOTALL)
+#: URLs in a text.
+_URLS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
 def is_object(key: str) -> bool:
@@ -36,16 +41,21 @@ def split_object(key: str) -> tuple[str, str]:
 
 def check_url(key: str) -> None:
     """Raise UsageError for a URL that holds a login or a query, or that names no bucket."""
-    if _LOGIN.match(key):
+    if _has_login(key):
         raise UsageError(
             f"{clean_url(key)}: a URL must not hold a login; give it in the environment or with "
             f"{option('storage_options')}"
         )
-    if key.startswith(READABLE) and re.search(r"[?#]", key):
+    if key.startswith(READABLE) and _REST.search(key):
         raise UsageError(f"{clean_url(key)}: a URL with a query or a fragment is not possible; download the file first")
-    if not split_object(key)[0].partition("://")[2]:
-        raise UsageError(f"{key}: the URL names no bucket")
+    if _REST_OF_KEY.search(key):
+        raise UsageError(
+            f"{clean_url(key)}: a URL with a query is not possible; give a token in the environment or with "
+            f"{option('storage_options')}"
+        )
     bucket = split_object(key)[0].partition("://")[2]
+    if not bucket:
+        raise UsageError(f"{key}: the URL names no bucket")
     if key.startswith(WRITABLE) and not _BUCKET.fullmatch(bucket):
         raise UsageError(
             f"{clean_url(key)}: {bucket!r} is not the name of a bucket: use letters, digits, '.', '-' and '_'"
@@ -54,9 +64,35 @@ def check_url(key: str) -> None:
         raise UsageError(f"{key}: a URL must not contain empty parts, '.' or '..'")
 
 
+def _has_login(key: str) -> bool:
+    """Whether a URL has a login; a password may have slashes, so any colon but that before a port counts."""
+    server = key.partition("://")[2].partition("/")[0]
+    if key.startswith(WRITABLE):
+        return re.search("[@:]", server) is not None
+    return not _SERVER.fullmatch(_REST.sub("", server))
+
+
 def clean_url(key: str) -> str:
-    """A URL for messages, without login, query and fragment."""
-    return re.split(r"[?#]", re.sub(r"^([a-z0-9]+://)[^/]*@", r"\1", key))[0]
+    """A URL for messages, without login, query and fragment.
+
+    >>> clean_url("https://me:secret@host:8080/x.npy?signature=abc")
+    'https://host:8080/x.npy'
+    """
+    scheme, mark, rest = key.partition("://")
+    if not mark:
+        return key
+    if _has_login(key):
+        server, slash, path = rest.partition("/")
+        if "@" in server:
+            rest = f"{server.rpartition('@')[2]}{slash}{path}"
+        else:
+            rest = rest.rpartition("@")[2] if "@" in rest else "…"
+    return f"{scheme}://{(_REST_OF_KEY if key.startswith(WRITABLE) else _REST).sub('', rest)}"
+
+
+def clean_text(text: str) -> str:
+    """A text in which all URLs are those for messages."""
+    return _URLS.sub(lambda found: clean_url(found[0]), text)
 
 
 def parse_options(given: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:

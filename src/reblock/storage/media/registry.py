@@ -12,7 +12,7 @@ from reblock.model.medium import Medium
 from reblock.model.workspace import TargetMedium
 from reblock.storage.media.local import LOCAL
 from reblock.storage.media.memory import MEMORY, SCHEME
-from reblock.storage.media.object_url import READABLE, check_url, is_object, split_object
+from reblock.storage.media.object_url import READABLE, check_url, clean_url, is_object, split_object
 from reblock.storage.media.postgres_url import is_database
 
 
@@ -27,7 +27,8 @@ def medium_of(key: str) -> Medium:
         return found
     if "://" in key:
         raise UsageError(
-            f"{key}: use a local path, s3://, gs://, az://, http(s)://, postgresql:// or {SCHEME}, not another URL"
+            f"{clean_url(key)}: use a local path, s3://, gs://, az://, http(s)://, postgresql:// or {SCHEME}, not "
+            "another URL"
         )
     return LOCAL
 
@@ -35,7 +36,7 @@ def medium_of(key: str) -> Medium:
 def connect(url: str, options: Mapping[str, str], *, locks: bool = True) -> None:
     """Use storage options for the bucket of a URL from now on."""
     if not is_object(url):
-        raise UsageError(f"{url}: only s3://, gs://, az:// and http(s):// URLs have storage options")
+        raise UsageError(f"{clean_url(url)}: only s3://, gs://, az:// and http(s):// URLs have storage options")
     check_url(url)
     _object_stores().connect(split_object(url)[0], options, locks)
 

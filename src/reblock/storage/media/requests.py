@@ -18,7 +18,7 @@ from threading import Condition
 from typing import TypeVar
 
 from reblock.errors import DiskError, ExternalError, ReblockError
-from reblock.storage.media.object_url import clean_url
+from reblock.storage.media.object_url import clean_text, clean_url
 from reblock.storage.media.patience import pause, sending
 
 #: Requests at once: at first, and at most.
@@ -44,6 +44,9 @@ _TROUBLES = (
     (r"timed? ?out|timeout", "it took too long"),
     (r"unreachable", "there is no route to it"),
 )
+
+#: The library's exception for its own mistakes, which is no Exception.
+_PANIC = "PanicException"
 
 _Result = TypeVar("_Result")
 
@@ -113,7 +116,9 @@ def send(
                 result = request()
         except ReblockError:
             raise
-        except Exception as error:  # noqa: BLE001 - the library's classes say little, see `answer`
+        except BaseException as error:  # the library's classes say little, see `answer`
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
             code = status_code(error)
             if is_redirect(error, code):
                 raise _redirected(key) from None
@@ -185,16 +190,18 @@ def answer(error: BaseException, key: str, doing: str) -> BaseException:
 def _reason(error: BaseException, code: int) -> str:
     """What the server said, or what the library says, in one line."""
     text = str(error)
+    if type(error).__name__ == _PANIC:
+        return "the client of object stores has failed: check its settings"
     said = [re.search(rf"<{tag}>([^<]{{1,300}})</{tag}>", text) for tag in ("Code", "Message")]
     words = ": ".join(one[1] for one in said if one)
     if code in (401, 403) and not words:
         words = "access denied: check the credentials and the clock"
     if words or code:
         return f"the server answered {code or 'with an error'}{f' ({words})' if words else ''}"
-    if where := re.search(r"https?://[^/\s?#@]+", text):
+    if where := re.search(r"https?://[^/\s?#]+", clean_text(text)):
         why = next((words for sign, words in _TROUBLES if re.search(sign, text, _ANY_CASE)), "")
         if why:
-            return f"{where[0]} does not answer: {why}"
-    first = text.partition("Debug source")[0].strip()
+            return f"{where[0].rstrip(':')} does not answer: {why}"
     # Requests may be signed in their query.
+    first = clean_text(text.partition("Debug source")[0])
     return re.sub(r"\?\S*", "", " ".join(first.split()))[:300] or type(error).__name__

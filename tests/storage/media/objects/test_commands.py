@@ -183,7 +183,36 @@ def test_options_that_are_wrong(here: Path) -> None:
     result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", "my-secret"])
     assert result.exit_code in (1, 2)
     assert "my-secret" not in result.output
-    result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", "no_such_name=my-secret"])
+    for option in (
+        "no_such_name=my-secret",
+        "timeout=my-secret",
+        "proxy_url=my-secret",
+        "aws_access_key_id=my\nsecret",
+    ):
+        result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", "--storage-option", option])
+        assert result.exit_code == 1
+        assert "secret" not in result.output
+        assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "127.0.0.1:9", "http://", "http://127.0.0.1:99999", "http://me:my-secret", "http://[::1", "ftp://h"],
+)
+def test_endpoints_that_are_wrong(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would panic."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    result = CliRunner().invoke(application, ["info", "s3://b/a.zarr"])
     assert result.exit_code == 1
-    assert "my-secret" not in result.output
-    assert len(result.output.strip().splitlines()) == 1
+    assert (
+        result.output == "reblock: error: s3://b: AWS_ENDPOINT_URL must be http://HOST[:PORT] or https://HOST[:PORT]\n"
+    )
+
+
+def test_a_login_in_the_endpoint_is_not_shown() -> None:
+    given = options_for("http://me:my-secret@127.0.0.1:9")
+    options = [f"--storage-option={name}={value}" for name, value in given.items()]
+    result = CliRunner().invoke(application, ["info", "s3://b/a.zarr", *options])
+    assert result.exit_code == 1
+    assert "http://127.0.0.1:9 does not answer" in result.output
+    assert "secret" not in result.output

@@ -43,6 +43,19 @@ def test_the_number_of_requests_follows_the_server() -> None:
     assert gate.limit == 1
 
 
+def test_mistakes_of_the_library() -> None:
+    """Its exception for them is no Exception."""
+
+    class PanicException(BaseException):
+        pass
+
+    def request() -> None:
+        raise PanicException("called `Result::unwrap()` on an `Err` value")
+
+    with pytest.raises(DiskError, match="the client of object stores has failed"):
+        send(Gate(), "s3://b/k", "read", request)
+
+
 def test_no_more_run_at_once_than_the_limit() -> None:
     gate, running, most, lock = Gate(), 0, 0, threading.Lock()
 
