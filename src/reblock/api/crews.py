@@ -16,6 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context, parent_process
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from reblock.api.dask_crew import DaskExecutor, check_memory, label_of
@@ -23,10 +24,12 @@ from reblock.api.job import Job
 from reblock.api.machine import cores, machine_bytes
 from reblock.engine import Crew
 from reblock.engine.pipeline.share import this_host
-from reblock.engine.pipeline.tether import listen_to, shield
+from reblock.engine.pipeline.tether import TETHER_SECONDS, listen_to, shield
+from reblock.engine.watch import Cancelled
 from reblock.errors import DiskError, StorageError, UsageError, option
 from reblock.planner import price, share
 from reblock.storage.location import absolute
+from reblock.storage.media.patience import is_stuck
 from reblock.storage.media.registry import medium_of
 from reblock.units import format_size
 
@@ -38,6 +41,8 @@ _ANSWER_SECONDS = 120
 MAX_WORKERS = 256
 #: The most files that a worker must find.
 _MOST_PATHS = 64
+#: How long a request may hold up the end of a worker process.
+_GRACE_SECONDS = 5.0
 #: Memory that a worker takes beside the budget of a task.
 _BESIDES_BYTES = 16 << 20
 
@@ -93,7 +98,7 @@ def _processes(opened: ExitStack, workers: int) -> Crew:
     # Without a lock, because a worker that is killed would keep it.
     stopped = context.RawValue("b", 0)
 
-    def renew() -> Executor:
+    def renew(_cancelled: Cancelled = lambda: False) -> Executor:
         for one in made:
             # Wait until none of them writes any more, because others will do the same work.
             one.shutdown(cancel_futures=True)
@@ -115,15 +120,22 @@ def begin_worker(stopped: ctypes.c_byte) -> None:
     """What a worker process of our own does first."""
     shield()
     listen_to(lambda: bool(stopped.value))
-    Thread(target=_die_with_caller, name="reblock-caller", daemon=True).start()
+    Thread(target=_end_in_time, args=(stopped,), name="reblock-caller", daemon=True).start()
 
 
-def _die_with_caller() -> None:
-    """End this process with the one that began the run, even if that is killed: nobody waits for its work."""
-    caller = parent_process()
-    if caller is not None:
-        caller.join()
-        os._exit(1)
+def _end_in_time(stopped: ctypes.c_byte) -> None:
+    """End this process with the one that began the run, even if that is killed: nobody waits for its work.
+
+    End it also if the run is to stop, and a request to a server that does not answer holds that up.
+    """
+    caller, told = parent_process(), None
+    while caller is None or caller.is_alive():
+        sleep(TETHER_SECONDS)
+        if stopped.value:
+            told = told or monotonic()
+            if is_stuck(told, _GRACE_SECONDS):
+                break
+    os._exit(1)
 
 
 # ---------------------------------------------------------------- Dask

@@ -18,6 +18,7 @@ from typing import Any
 
 from reblock.engine.pipeline.share import Share
 from reblock.engine.pipeline.tether import halt
+from reblock.engine.watch import Cancelled
 from reblock.errors import StorageError, UsageError
 from reblock.units import format_size
 
@@ -152,11 +153,13 @@ class DaskExecutor(Executor):
 
         Thread(target=tell, name="reblock-halt", daemon=True).start()
 
-    def renew(self) -> Executor:
+    def renew(self, cancelled: Cancelled) -> Executor:
         """The same executor, once its scheduler and a worker are back; StorageError if they stay away."""
         until = monotonic() + PATIENCE_SECONDS
         words = "no worker is left"
         while monotonic() < until:
+            if cancelled():
+                raise KeyboardInterrupt
             try:
                 if self.client.status == "closed" and self._connect is not None:
                     self.client = self._connect()

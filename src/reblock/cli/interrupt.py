@@ -100,8 +100,7 @@ def _watch(descriptor: int) -> None:
     while True:
         time.sleep(_LOOK_SECONDS)
         requests = sys.modules.get(_REQUESTS)
-        sent = None if requests is None else requests.oldest_request()
-        if sent is not None and time.monotonic() - max(sent, began) > _GRACE_SECONDS:
+        if requests is not None and requests.is_stuck(began, _GRACE_SECONDS):
             _write(_STUCK)
             os._exit(INTERRUPTED)
 

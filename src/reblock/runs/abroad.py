@@ -17,6 +17,7 @@ from reblock.runs.group_commit import ArrayLedger, destination_of
 from reblock.runs.scratch import KeptScratch, SpareScratch
 from reblock.runs.work import Work
 from reblock.storage.location import absolute
+from reblock.storage.media.patience import waiting
 
 
 @dataclass
@@ -64,6 +65,7 @@ class Abroad:
                 take=take,
                 unfence=unfence,
                 spare=spare,
+                around=waiting,
             )
         finally:
             with suppress(ReblockError):

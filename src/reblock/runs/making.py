@@ -382,12 +382,8 @@ class Making:
             if is_object and isinstance(error, ReblockError):
                 error.add("a run that reads an object cannot be resumed, so nothing of it was kept")
             # The same command would find the same element again.
-            if is_object or isinstance(error, MisfitError) or (not ledger.commits and not self._found):
-                with suppress(ReblockError):
-                    settle_disks(self._disks.folders, (), published=False)
-                    self.staging.workspace.forget_log()
-                with suppress(ReblockError):
-                    self.remove_scratch()
+            is_useless = is_object or isinstance(error, MisfitError)
+            if (is_useless or (not ledger.commits and not self._found)) and (self._forget() or is_useless):
                 raise
             again = "once the source is what it was, " if isinstance(error, ChangedError) else ""
             advice = f"{again}the same command resumes, {command('clean', self.target.path)} discards the run"
@@ -399,6 +395,17 @@ class Making:
             elif isinstance(error, KeyboardInterrupt):
                 raise Interrupted(advice) from error
             raise
+
+    def _forget(self) -> bool:
+        """Keep nothing of the run; False if that fails, as on a store that has gone."""
+        is_forgotten = False
+        with suppress(ReblockError):
+            settle_disks(self._disks.folders, (), published=False)
+            self.staging.workspace.forget_log()
+            is_forgotten = True
+        with suppress(ReblockError):
+            self.remove_scratch()
+        return is_forgotten
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:

@@ -25,10 +25,11 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 
 from reblock.engine.pipeline.chain import ScratchArrays
-from reblock.engine.pipeline.share import Delivery, Share, Site, perform, this_host
+from reblock.engine.pipeline.share import Around, Delivery, Share, Site, no_context, perform, this_host
+from reblock.engine.pipeline.tether import halt
 from reblock.engine.report import Measured
 from reblock.engine.view import View
-from reblock.engine.watch import Watch
+from reblock.engine.watch import Cancelled, Watch
 from reblock.errors import DiskError, ReblockError, StorageError, UsageError, option
 from reblock.model import Pass, Plan, Store, TransferMode
 from reblock.model.shares import share_size
@@ -51,7 +52,7 @@ class Crew:
     """Where shares are submitted."""
     workers: int
     """How many of them run at once."""
-    renew: Callable[[], Executor] | None = None
+    renew: Callable[[Cancelled], Executor] | None = None
     """The executor to use after a worker was lost, which may be the same; None = that ends the run."""
     cores: int | None = None
     """Cores of each worker; None = as planned."""
@@ -66,6 +67,7 @@ class Crew:
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     """The name of the run."""
     _unfence: Callable[[], None] | None = None
+    _around: Around = no_context
 
     def may_repeat(self) -> bool:
         """Whether a task may have been carried out twice."""
@@ -94,14 +96,15 @@ class Crew:
         take: Callable[[int, Delivery], None],
         unfence: Callable[[], None] | None,
         spare: ScratchArrays,
+        around: Around = no_context,
     ) -> list[Measured]:
         """Carry out a plan; returns one measurement per pass, in the elapsed time of the whole crew.
 
         `seconds` are the predicted times of the passes. `place` gives the array that a pass writes as workers reach it,
         and `take` takes what they return. `unfence` removes the fence that they watch, if there is one. `spare` makes
-        the intermediate arrays of interleaved passes in workers.
+        the intermediate arrays of interleaved passes in workers. They carry out each share inside `around`.
         """
-        self._unfence = unfence
+        self._unfence, self._around = unfence, around
         last = len(plan.passes) - 1
         if plan.interleaved:
             began, there = perf_counter(), place(last)
@@ -196,7 +199,7 @@ class Crew:
                     losses += 1
                     if self.renew is None or losses > _MOST_LOSSES * _SUBMITTED * self.workers:
                         raise StorageError("a worker has died, and the others with it")
-                    self.executor = self.renew()
+                    self.executor = self.renew(watch.cancelled)
         finally:
             if waiting.shares:
                 self._drain(list(waiting.shares), collect)
@@ -207,6 +210,8 @@ class Crew:
         What is being written now must not meet the next attempt; what is finished need not be done again.
         """
         seconds = _LAST_SECONDS
+        # Workers may be threads of this process.
+        halt(self.run)
         if self.halt is None and self._unfence is None:
             for future in futures:
                 future.cancel()
@@ -231,7 +236,7 @@ class Crew:
             share := again.pop() if again else next(coming, None)
         ):
             try:
-                waiting.add(self.executor.submit(perform, share), share, self.executor)
+                waiting.add(self.executor.submit(perform, share, self._around), share, self.executor)
             except BrokenExecutor:
                 again.append(share)
                 return False

@@ -12,8 +12,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -32,7 +32,7 @@ from reblock.engine.pipeline.tether import End, Tether
 from reblock.engine.report import Measured
 from reblock.engine.source_state import SourceState
 from reblock.engine.view import View
-from reblock.engine.watch import Watch
+from reblock.engine.watch import Cancelled, Watch
 from reblock.errors import ReblockError, StorageError, UsageError
 from reblock.model import Finished, Plan, Store, Sums
 
@@ -194,7 +194,16 @@ class _Keeping:
 _KEEPING = _Keeping()
 
 
-def perform(share: Share) -> Delivery:
+#: A context for the time in which a share is carried out; its argument tells whether to stop.
+Around = Callable[[Cancelled], AbstractContextManager[None]]
+
+
+def no_context(_cancelled: Cancelled) -> AbstractContextManager[None]:
+    """The context that does nothing."""
+    return nullcontext()
+
+
+def perform(share: Share, around: Around = no_context) -> Delivery:
     """Carry out a share, in a worker."""
     here = this_host()
     if here.version != share.caller.version:
@@ -202,7 +211,7 @@ def perform(share: Share) -> Delivery:
             f"a worker on {here.host} has reblock {here.version}, the run began with {share.caller.version}"
         )
     with _ALONE, _no_collection(), _KEEPING.of(share.run) as spare:
-        return _perform(share, here, spare)
+        return _perform(share, here, spare, around)
 
 
 @contextmanager
@@ -222,7 +231,7 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _perform(share: Share, here: Host, spare: SpareMemory) -> Delivery:
+def _perform(share: Share, here: Host, spare: SpareMemory, around: Around) -> Delivery:
     place = share.place
     medium = place.store.medium
     tether = Tether(medium, place.root, share.identity, place.fence, share.run)
@@ -234,7 +243,8 @@ def _perform(share: Share, here: Host, spare: SpareMemory) -> Delivery:
     watch = Watch(None, tether, ledger=ledger, digest=share.digest, source=share.source, spare=spare)
     halted = ""
     try:
-        measured = _execute(share, watch)
+        with around(tether):
+            measured = _execute(share, watch)
     except KeyboardInterrupt:
         if tether.end is End.GONE:
             raise StorageError(f"{place.root} is gone: the run is over") from None

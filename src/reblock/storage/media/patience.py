@@ -55,6 +55,7 @@ def sending() -> Iterator[None]:
         _sent.pop(me, None)
 
 
-def oldest_request() -> float | None:
-    """When the request was sent that waits for its response for the longest time; None if there is none."""
-    return min(list(_sent.values()), default=None)
+def is_stuck(since: float, seconds: float) -> bool:
+    """Whether a request has waited for its response for some seconds after a moment."""
+    sent = min(list(_sent.values()), default=None)
+    return sent is not None and time.monotonic() - max(sent, since) > seconds

@@ -81,6 +81,39 @@ def test_ctrl_c_while_the_server_is_gone(s3: S3Server, bucket: str, tmp_path: Pa
     assert '"resumed_boxes": 0' not in out
 
 
+@pytest.mark.parametrize(
+    ("crew", "gone"),
+    [
+        ("--workers=2", "refuses"),
+        pytest.param("--workers=2", "is silent", marks=pytest.mark.faults),
+        pytest.param("--cluster=local:2", "refuses", marks=pytest.mark.faults),
+        pytest.param("--cluster=local:2", "is silent", marks=pytest.mark.faults),
+    ],
+)
+def test_ctrl_c_to_the_parent_of_workers(s3: S3Server, bucket: str, tmp_path: Path, crew: str, gone: str) -> None:
+    """Only workers send requests, and only their parent gets the signal."""
+    data = np.random.default_rng(0).integers(0, 60000, (32, 64, 32), "u2")
+    source, target = f"{bucket}/a.zarr", str(tmp_path / "b.zarr")
+    digest = reblock.repartition(data, source, chunks=(8, 8, 8), codec="none").digest
+    words = ["run", source, target, "--chunks", "8,8,4", "--codec", "none", "--memory", "64KiB"]
+    with Proxy(s3.port, delay=0.1) as proxy:
+        process = begin([*words, crew], proxy.endpoint)
+        wait_for(proxy, "GET chunk", 8)
+        if gone == "refuses":
+            proxy.refuse()
+        else:
+            proxy.silent = True
+        time.sleep(1)
+        assert process.poll() is None
+        said = interrupted(process)
+    assert "error: interrupted" in said
+    assert "Traceback" not in said
+    with begin([*words, "--json"], s3.endpoint) as again:
+        out, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    assert digest in out
+
+
 @pytest.mark.faults
 def test_ctrl_c_before_the_run(s3: S3Server, bucket: str) -> None:
     """While the source is opened, by a request that nobody answers."""

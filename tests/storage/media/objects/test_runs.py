@@ -69,6 +69,21 @@ def test_trouble_on_the_way(source: Path, bucket: str, s3: S3Server) -> None:
     assert {name for name, _ in medium_of(bucket).entries(f"{bucket}/b.zarr")} == {"zarr.json", "c"}
 
 
+def test_a_run_that_cannot_remove_what_it_began(source: Path, bucket: str, s3: S3Server) -> None:
+    """Nothing is finished when it is stopped, and the store has gone: what is there can be resumed, or discarded."""
+    with Proxy(s3.port) as proxy:
+        connect(f"s3://{BUCKET}", options_for(proxy.endpoint))
+        job = reblock.plan(source, f"{bucket}/a.zarr", chunks=CHUNKS)
+
+        def cancelled() -> bool:
+            if proxy.counts["PUT chunk"]:
+                proxy.refuse()
+            return bool(proxy.counts["PUT chunk"])
+
+        with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
+            reblock.run(job, cancelled=cancelled)
+
+
 def test_one_writer(source: Path, bucket: str) -> None:
     job = reblock.plan(source, f"{bucket}/a.zarr", chunks=CHUNKS)
     with medium_of(bucket).workspace(f"{bucket}/a.zarr"), pytest.raises(LockedError, match="process"):
