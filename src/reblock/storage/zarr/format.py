@@ -32,8 +32,8 @@ from reblock.storage.zarr.meta import Meta, in_chunk_order
 from reblock.storage.zarr.nodes import arrays_below, is_group, parts_of, read_array
 from reblock.storage.zarr.schema import adapt, chunk_limits
 from reblock.storage.zarr.store import ZarrStore
+from reblock.storage.zarr.table_files import adapt_table, meta_of
 from reblock.storage.zarr.table_rows import write_rows
-from reblock.storage.zarr.tables import adapt_table, meta_of
 from reblock.storage.zarr.tree import ZarrTree, open_tree
 from reblock.storage.zarr.tree_writing import RESERVED, adapt_groups, commit_tree, create_tree
 

@@ -27,7 +27,7 @@ from reblock.storage.trees import join, parent_of, parents, with_parents
 from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.files import encode_json
 from reblock.storage.zarr.nodes import UNFINISHED, parts_of
-from reblock.storage.zarr.tables import table_files
+from reblock.storage.zarr.table_files import table_files
 from reblock.storage.zarr.tree import CONSOLIDATED, ZMETADATA, hidden_group
 
 #: Names of files and of the document's members that zarr gives a meaning.
