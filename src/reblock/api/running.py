@@ -224,7 +224,7 @@ def repartition(
     Examples
     --------
     >>> import numpy, reblock
-    >>> report = reblock.repartition(numpy.arange(6), "memory://repartition/x.zarr", chunks=4, codec="zstd:3")
+    >>> report = reblock.repartition(numpy.arange(6), "memory://repartition/x.zarr", chunks=4, codec="gzip:4")
     >>> reblock.open("memory://repartition/x.zarr")[2:5]
     array([2, 3, 4])
     """
