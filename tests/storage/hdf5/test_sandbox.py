@@ -25,6 +25,7 @@ from reblock.errors import CorruptError, DiskError, ExternalError, FormatError, 
 from reblock.model import element
 from reblock.storage.hdf5.format import FORMAT
 from reblock.storage.hdf5.sandbox import reader as hdf5_reader
+from reblock.storage.hdf5.sandbox import switchboard
 from reblock.storage.hdf5.sandbox.reader import Reader
 from reblock.storage.hdf5.sandbox.wire import pack, pack_error, unpack, unpack_error
 from reblock.testing.compare import same_value
@@ -62,19 +63,19 @@ def test_neither_h5py_nor_hdf5_is_loaded_here(tmp_path: Path) -> None:
 def test_a_server_that_is_gone_is_replaced(tmp_path: Path) -> None:
     path = good(tmp_path)
     FORMAT.open(path, "x")
-    server = hdf5_reader._switchboard._server
+    server = switchboard.SWITCHBOARD._server
     assert server is not None
     os.kill(server._process.pid, signal.SIGKILL)
     server._process.wait()
     # The process that waits for the first file would do without the server.
     other = shutil.copy(path, tmp_path / "other.h5")
     assert (read_array(FORMAT.open(str(other), "x")) == SAMPLE).all()
-    assert hdf5_reader._switchboard._server is not server
+    assert switchboard.SWITCHBOARD._server is not server
 
 
 def test_a_process_waits_for_its_file_without_it(tmp_path: Path) -> None:
     path = good(tmp_path)
-    board = hdf5_reader._switchboard
+    board = switchboard.SWITCHBOARD
     FORMAT.open(path, "x")
     assert board._parked is not None
     channel = board._parked[1][0]
@@ -96,12 +97,12 @@ def test_a_process_waits_for_its_file_without_it(tmp_path: Path) -> None:
 def test_a_process_that_failed_is_not_used_again(tmp_path: Path) -> None:
     path = good(tmp_path)
     FORMAT.open(path, "x")
-    before = hdf5_reader._switchboard._parked
+    before = switchboard.SWITCHBOARD._parked
     with pytest.raises(FormatError):
         FORMAT.open(path, "nothing")
     assert before is not None
     assert before[1][0].fileno() == -1
-    assert hdf5_reader._switchboard._parked is None
+    assert switchboard.SWITCHBOARD._parked is None
 
 
 def test_a_process_that_dies_between_two_boxes_is_replaced(tmp_path: Path) -> None:
@@ -135,10 +136,10 @@ def test_a_store_is_read_by_many_threads_and_processes(tmp_path: Path) -> None:
 def test_the_server_ends_with_us(tmp_path: Path) -> None:
     program = f"""if True:
         import os
-        from reblock.storage.hdf5.sandbox import reader as hdf5_reader
+        from reblock.storage.hdf5.sandbox import switchboard
         from reblock.storage.hdf5.format import FORMAT
         FORMAT.open({good(tmp_path)!r}, "x")
-        print(hdf5_reader._switchboard._server._process.pid, flush=True)
+        print(switchboard.SWITCHBOARD._server._process.pid, flush=True)
         os.kill(os.getpid(), ENDS)
     """
     for ends in (signal.SIGKILL, signal.SIGTERM, 0):
@@ -157,7 +158,7 @@ def test_the_server_ends_with_us(tmp_path: Path) -> None:
 )
 def test_answers_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(hdf5_reader._switchboard, "connect", lambda: ours)
+    monkeypatch.setattr(switchboard.SWITCHBOARD, "connect", lambda: ours)
     theirs.sendall(b'{"ready": true}\n' + answer)
     theirs.shutdown(socket.SHUT_WR)
     reader = Reader(good(tmp_path))
@@ -168,11 +169,11 @@ def test_answers_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5_reader, "_switchboard", hdf5_reader._Switchboard())
+    monkeypatch.setattr(hdf5_reader, "SWITCHBOARD", switchboard.Switchboard())
     monkeypatch.setattr(sys, "executable", "/bin/true")
     with pytest.raises(StorageError, match="/bin/true"):
         FORMAT.open(good(tmp_path), "x")
-    hdf5_reader._switchboard.stop()
+    hdf5_reader.SWITCHBOARD.stop()
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(DiskError, match="ENOENT"):
         FORMAT.open(good(tmp_path), "x")

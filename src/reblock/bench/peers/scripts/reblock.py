@@ -13,7 +13,7 @@ from reblock.api.running import repartition
 from reblock.bench.peers.scripts.job import AXES, DATASET, PeerJob
 from reblock.bench.peers.scripts.measure import measure
 from reblock.storage import registry
-from reblock.storage.hdf5.sandbox import reader
+from reblock.storage.hdf5.sandbox import switchboard
 from reblock.strategies import strategies
 
 #: Modules that reblock loads lazily in its first run; loaded here before the clock starts, as for the other contenders.
@@ -25,7 +25,7 @@ def run(job: PeerJob) -> dict[str, Any]:
     how: dict[str, Any] = {"memory": job.memory_bytes, "scratch": job.scratch}
     if job.source_format in ("hdf5", "netcdf"):
         # The process that loads HDF5 for us; others have loaded it, too. Its memory counts.
-        reader.start()
+        switchboard.start()
     if job.target_format == "niblocks":
         pattern = "b_{0}_{1}_{2}.nii"
         return measure(

@@ -17,14 +17,8 @@ reader of the same file: many arrays of a dataset are opened by few forks. See `
 
 from __future__ import annotations
 
-import atexit
-import fcntl
-import json
 import os
 import socket
-import subprocess
-import sys
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,28 +27,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import CorruptError, ReblockError, StorageError
+from reblock.errors import CorruptError, ReblockError
 from reblock.geometry import Box
 from reblock.model.medium import Medium
 from reblock.model.store import Flat, Index
 from reblock.storage.hdf5.index import MANY_CHUNKS, Place, rows_of
 from reblock.storage.hdf5.sandbox import wire
+from reblock.storage.hdf5.sandbox.switchboard import SWITCHBOARD, not_started
 from reblock.storage.media.blocks import library_reader
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL
 
-_PROGRAM = (
-    "import json, signal, sys; "
-    # SLURM signals every process of a job. This one ends with its parent, which still needs it to stop cleanly.
-    "[signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]; "
-    "sys.path[:] = json.loads(sys.argv.pop()); from reblock.storage.hdf5.sandbox.server import main; main()"
-)
-#: Environment variables of HDF5; all except that of locks could lead it to other files or to plugins.
-_VARIABLES = ("HDF5_USE_FILE_LOCKING",)
-
-
-#: The first descriptor that is not standard input, output or error.
-_BEYOND_STANDARD = 3
 #: Seconds to wait for a process to end.
 _PATIENCE_SECONDS = 1.0
 #: How often a process may open its file; HDF5 keeps a little memory each time.
@@ -74,17 +57,17 @@ class Reader:
         self._busy = self._closed = False
         # A process opens only the same file again: the file may have corrupted its memory.
         self._file = (os.path.abspath(path) if medium.is_local else path, *status)
-        waiting = _switchboard.take(self._file)
+        waiting = SWITCHBOARD.take(self._file)
         if waiting is not None:
             self._channel, self._stream, self._uses = waiting
             self._ending = self._guard()
             return
-        self._channel, self._uses = _switchboard.connect(), 0
+        self._channel, self._uses = SWITCHBOARD.connect(), 0
         self._stream = self._channel.makefile("rwb")
         self._ending = self._guard()
         if wire.receive(self._stream) is None:
             self.end()
-            raise _not_started()
+            raise not_started()
 
     def _guard(self) -> weakref.finalize[[socket.socket, Any, Any, int], Reader]:
         """Ends the process once: when told to, or when a reader is dropped without being closed."""
@@ -199,7 +182,7 @@ class Reader:
                 self._ending.detach()
                 if self._bytes is not None:
                     self._bytes.close()
-                _switchboard.park(self._file, (self._channel, self._stream, self._uses + 1))
+                SWITCHBOARD.park(self._file, (self._channel, self._stream, self._uses + 1))
                 return
         self.end()
 
@@ -273,11 +256,6 @@ class Reader:
             raise
 
 
-# ---------------------------------------------------------------- the server
-#: A process without a file: its socket, the socket as a stream, and how often it was used.
-_Waiting = tuple[socket.socket, Any, int]
-
-
 def _end(channel: socket.socket, stream: Any, source: Any, owner: int) -> None:
     """End a process that has a file, and wait for it."""
     if owner == os.getpid():  # a fork of this process must not close it
@@ -291,134 +269,3 @@ def _end(channel: socket.socket, stream: Any, source: Any, owner: int) -> None:
     channel.close()
     if source is not None:
         source.close()
-
-
-def _dismiss(parked: tuple[Any, _Waiting] | None) -> None:
-    """End a process that waits; it has no file, so nobody waits for its end."""
-    if parked is not None:
-        channel, stream, _ = parked[1]
-        with suppress(OSError):
-            stream.close()
-        channel.close()
-
-
-def _not_started() -> StorageError:
-    return StorageError(f"the process that reads HDF5 files ends as soon as it starts ({sys.executable})")
-
-
-def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two sockets, neither with the number of a closed standard descriptor, which a new process would replace."""
-    one, two = socket.socketpair()
-    with one, two:
-        ours, theirs = (fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, _BEYOND_STANDARD) for end in (one, two))
-    return socket.socket(fileno=ours), socket.socket(fileno=theirs)
-
-
-class _Server:
-    """The server process, shared by all threads of this process."""
-
-    def __init__(self) -> None:
-        self.control, theirs = _socket_pair()
-        words = [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)]
-        variables = {k: v for k, v in os.environ.items() if not k.startswith("HDF5_") or k in _VARIABLES}
-        try:
-            with theirs, disk_errors("start", sys.executable):
-                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
-                    words,
-                    # The server does not need the threads of numerical libraries, which take time to start.
-                    env={**variables, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    # Ctrl-C must not reach the server: the parent still needs it to stop cleanly.
-                    process_group=0,
-                )
-        except BaseException:
-            self.control.close()
-            raise
-
-    def connect(self) -> socket.socket:
-        """A socket to a new fork."""
-        ours, theirs = _socket_pair()
-        try:
-            with theirs:
-                socket.send_fds(self.control, [b"+"], [theirs.fileno()])
-        except BaseException:
-            ours.close()
-            raise
-        return ours
-
-    def stop(self) -> None:
-        """Close the connection, and wait for the process to end."""
-        with suppress(OSError):
-            # Closing is not enough if a fork of this process also has the socket.
-            self.control.shutdown(socket.SHUT_RDWR)
-        self.control.close()
-        self._process.wait()
-
-
-class _Switchboard:
-    """The server of this process, started on first use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._server: _Server | None = None
-        self._parked: tuple[Any, _Waiting] | None = None
-
-    def park(self, file: object, waiting: _Waiting) -> None:
-        """Keep a process that may open the same file again; the one that waited until now ends."""
-        with self._lock:
-            before, self._parked = self._parked, (file, waiting)
-        _dismiss(before)
-
-    def take(self, file: object) -> _Waiting | None:
-        """The process that waits for a file, if it still runs."""
-        with self._lock:
-            if self._parked is None or self._parked[0] != file:
-                return None
-            (_, waiting), self._parked = self._parked, None
-        with suppress(BlockingIOError):
-            waiting[0].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            _dismiss((file, waiting))
-            return None
-        return waiting
-
-    def connect(self) -> socket.socket:
-        """A socket to a process for one file; a server that has ended is replaced."""
-        with self._lock:
-            if self._server is not None:
-                try:
-                    return self._server.connect()
-                except OSError:
-                    self._server.stop()
-            self._server = _Server()
-            try:
-                return self._server.connect()
-            except OSError:
-                raise _not_started() from None
-
-    def stop(self) -> None:
-        """End the server."""
-        _dismiss(self._parked)
-        self._parked = None
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-
-    def leave(self) -> None:
-        """In a fork of this process: forget the parent's server, and the lock that another thread may have held."""
-        self._parents = self._server, self._parked
-        self._server, self._parked, self._lock = None, None, threading.Lock()
-
-
-def start() -> None:
-    """Start the server, and wait until it is ready."""
-    with _switchboard.connect() as channel, channel.makefile("rwb") as stream:
-        if wire.receive(stream) is None:
-            raise _not_started()
-
-
-_switchboard = _Switchboard()
-atexit.register(_switchboard.stop)
-os.register_at_fork(after_in_child=_switchboard.leave)
