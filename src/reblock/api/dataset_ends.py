@@ -142,7 +142,8 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
         {name: _cropped_table(table, narrow(table.axes)) for name, table in chosen.tables.items()},
         chosen.notes,
     )
-    tree, skipped = _supported(kind.adapt_tree(whole, ()), unsupported, request, kind)
+    lost = {name: table.why for name, table in chosen.tables.items() if table.why}
+    tree, skipped = _supported(kind.adapt_tree(whole, ()), unsupported, lost, request, kind)
     parts = {
         name: replace(parts[name], schema=schema, target=kind.layout(schema)) for name, schema in tree.arrays.items()
     }
@@ -186,17 +187,19 @@ def _with_axes(ends: Ends) -> Ends:
 
 
 def _supported(
-    tree: Tree, unsupported: Mapping[str, TableSchema], request: Request, kind: Format
+    tree: Tree, unsupported: Mapping[str, TableSchema], unread: Mapping[str, str], request: Request, kind: Format
 ) -> tuple[Tree, list[str]]:
-    """The tree without what the target cannot hold, and a note on each; UsageError if that is not to be left out."""
-    lost = {name: table.why for name, table in (*tree.tables.items(), *unsupported.items()) if table.why}
+    """The tree without what cannot be read or held, and a note on each; UsageError if that is not to be left out."""
+    held = {name: table.why for name, table in (*tree.tables.items(), *unsupported.items()) if table.why}
+    lost = {**held, **unread}
     if lost and not request.skip_unsupported:
         whys: dict[str, list[str]] = {}
         for name, why in lost.items():
             whys.setdefault(why, []).append(name)
         words = "; ".join(f"{listed(names)} ({why})" for why, names in whys.items())
+        cannot = "cannot copy" if unread else f"{kind.name} cannot hold"
         raise UsageError(
-            f"{kind.name} cannot hold {words}: {option('skip_unsupported', True)} leaves "
+            f"{cannot} {words}: {option('skip_unsupported', True)} leaves "
             f"{'it' if len(lost) == 1 else 'them'} out, so does {option('exclude')}"
         )
     kept = {name: table for name, table in tree.tables.items() if not table.why}

@@ -308,9 +308,48 @@ def test_arrays_without_the_axis_must_be_equal(here: Path) -> None:
     _timed("b.h5", [2, 3])
     with h5py.File("b.h5", "a") as file:
         file["lat"][2] = 7
-    with pytest.raises(FormatError, match=r"b\.h5: 'lat' has no axis 'time' and differs .* different grids"):
+    with pytest.raises(UsageError, match=r"b\.h5: 'lat' has no axis 'time' and differs .* different grids"):
         reblock.repartition("*.h5", "out.zarr", concat="time")
     with h5py.File("b.h5", "a") as file:
         del file["lat"]
-    with pytest.raises(FormatError, match=r"b\.h5: lat are not in all files"):
+    with pytest.raises(UsageError, match=r"b\.h5: there is no array 'lat', which .*a\.h5 has.*exclude"):
         reblock.repartition("*.h5", "out.zarr", concat="time")
+    assert not (here / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("change", ["lacks", "differs", "more"])
+def test_arrays_that_do_not_fit_may_be_left_out(here: Path, change: str) -> None:
+    _timed("a.h5", [0, 1])
+    _timed("b.h5", [2, 3])
+    with h5py.File("b.h5", "a") as file:
+        if change == "more":
+            file["odd"] = np.arange(3)
+        else:
+            _timed("c.h5", [4])
+            values = file["t2m"][...].astype("i8")
+            del file["t2m"]
+            if change == "differs":
+                odd = file.create_dataset("t2m", data=values)
+                odd.dims[0].attach_scale(file["time"])
+                odd.dims[0].label = "time"
+    name = "odd" if change == "more" else "t2m"
+    with pytest.raises(UsageError, match=f"cannot copy {name} "):
+        reblock.repartition("*.h5", "out.zarr", concat="time")
+    reblock.repartition("*.h5", "out.zarr", concat="time", exclude=name)
+    report = reblock.repartition("*.h5", "again.zarr", concat="time", skip_unsupported=True)
+    assert [note for note in report.notes if note.startswith(f"{name} is left out: ")]
+    for made in ("out.zarr", "again.zarr"):
+        group = zarr.open_group(made, mode="r")
+        assert name not in group
+        assert group["time"][:].tolist() == list(range(4 if change == "more" else 5))
+    assert reblock.verify("*.h5", "out.zarr", concat="time", exclude=name).equal
+
+
+def test_files_with_an_unlimited_axis_are_stacked(here: Path) -> None:
+    for number in range(2):
+        _netcdf(f"x{number}.nc", DATA[number : number + 3], "NETCDF3_CLASSIC", record=True)
+    reblock.repartition("x*.nc::d", "out.zarr", stack="z")
+    assert np.array_equal(zarr.open_array("out.zarr")[...], np.stack([DATA[:3], DATA[1:4]]))
+    reblock.repartition("x*.nc::d", "out.nc3::d", stack="z")
+    with netCDF4.Dataset("out.nc3") as file:
+        assert file["d"].shape == (2, 3, 20, 30)

@@ -113,6 +113,7 @@ def _schema(stores: Sequence[Store], axis: int, name: str | None) -> Schema:
             order=order,
             record=NO_RECORD,
             shards=None,
+            unlimited=(False, *first.unlimited) if first.unlimited else (),
         )
     length = sum(store.schema.shape[axis] for store in stores)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])

@@ -1,6 +1,7 @@
 """JoinedTree: many datasets as one, in which every array that has an axis is concatenated along it.
 
-Arrays without the axis are those of the first dataset, and must be equal in all others.
+Arrays without the axis are those of the first dataset, and must be equal in all others. An array that does not fit
+together is listed with the reason, as those that cannot be read, so that a run is refused or leaves it out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def open_joined_text(location: str, format: str | None = None, allow: Sequence[s
 
 
 def open_joined_tree(location: str, format: str | None = None, allow: Sequence[str] = ()) -> JoinedTree:
-    """The dataset of a location of many datasets; FormatError if they do not fit together, with the file named."""
+    """The dataset of a location of many datasets; FormatError if they cannot be brought into order."""
     where = _parse(location)
     if where.how == STACK:
         raise UsageError(f"{option('stack')} is for single arrays: name one after '::', or use {option('concat')}")
@@ -47,9 +48,7 @@ def open_joined_tree(location: str, format: str | None = None, allow: Sequence[s
     if not named:
         raise FormatError(f"{paths[0]}: no array has an axis {where.axis!r}")
     order = _ordered(paths, trees, named, where.axis)
-    found = JoinedTree(str(where), where, tuple(paths[n] for n in order), tuple(trees[n] for n in order), tuple(allow))
-    found.check()
-    return found
+    return JoinedTree(str(where), where, tuple(paths[n] for n in order), tuple(trees[n] for n in order), tuple(allow))
 
 
 def joins_datasets(location: str, format: str | None = None) -> bool:
@@ -71,11 +70,11 @@ def _parse(location: str) -> JoinedLocation:
 
 def _ordered(paths: Sequence[str], trees: Sequence[TreeStore], named: Sequence[str], axis: str) -> list[int]:
     """Numbers of the datasets, in the order of a coordinate along the axis, if there is one."""
-    members: list[JoinedMember] = []
+    everywhere = [name for name in named if all(name in tree.tree.arrays for tree in trees)]
     for path, tree in zip(paths, trees, strict=True):
-        if missing := next((name for name in named if name not in tree.tree.arrays), None):
+        if not everywhere and (missing := next((name for name in named if name not in tree.tree.arrays), None)):
             raise FormatError(f"{path}: there is no array {missing!r}, which {paths[0]} has")
-        members.append(_coordinate(path, tree, named, axis))
+    members = [_coordinate(path, tree, everywhere, axis) for path, tree in zip(paths, trees, strict=True)]
     places = {id(member.store): number for number, member in enumerate(members)}
     return [places[id(member.store)] for member in in_order(members, axis)]
 
@@ -145,13 +144,20 @@ class JoinedTree:
     @cached_property
     def tree(self) -> Tree:
         first = self.members[0].tree
-        arrays = {name: self.array(name).schema for name in first.arrays}
+        arrays: dict[str, Schema] = {}
         tables = {
             name: replace(table, why=table.why or f"tables cannot be concatenated along {self.where.axis}")
             if self._is_joined(table)
             else table
             for name, table in first.tables.items()
         }
+        every = {name: schema for member in self.members for name, schema in member.tree.arrays.items()}
+        for name, schema in {**first.arrays, **every}.items():
+            try:
+                self._check(name)
+                arrays[name] = self.array(name).schema
+            except FormatError as error:
+                tables[name] = TableSchema(schema.shape, schema.dtype, "array", axes=schema.axes, why=error.message)
         return Tree(self._groups(first.groups), arrays, tables, (*first.notes, *self._lost()))
 
     def _groups(self, groups: Mapping[str, GroupSchema]) -> dict[str, GroupSchema]:
@@ -160,7 +166,8 @@ class JoinedTree:
         for name, group in groups.items():
             axis, dimensions = self.where.axis, dict(group.dimensions)
             if axis in dimensions:
-                length = sum(one.tree.groups[name].dimensions[axis].length for one in self.members)
+                there = [one.tree.groups[name].dimensions for one in self.members if name in one.tree.groups]
+                length = sum(one[axis].length for one in there if axis in one)
                 dimensions[axis] = replace(dimensions[axis], length=length)
             found[name] = replace(group, dimensions=dimensions)
         return found
@@ -191,23 +198,21 @@ class JoinedTree:
         return self.members[0].rows(name, start, stop, limit_bytes)
 
     # ---------------------------------------------------------------- do they fit?
-    def check(self) -> None:
-        """FormatError if datasets have other arrays, or if arrays without the axis differ."""
-        first = self.members[0].tree
+    def _check(self, name: str) -> None:
+        """FormatError if a dataset lacks an array, or if it has no such axis and differs."""
+        has = [name in member.tree.arrays for member in self.members]
+        if not all(has):
+            other, path = self.member_paths[has.index(True)], self.member_paths[has.index(False)]
+            raise FormatError(f"{path}: there is no array {name!r}, which {other} has")
+        one = self.members[0].array(name)
+        if self._is_joined(one.schema):
+            return
         for path, member in zip(self.member_paths[1:], self.members[1:], strict=True):
-            if member.tree.arrays.keys() != first.arrays.keys():
-                odd = sorted(member.tree.arrays.keys() ^ first.arrays.keys())
+            if not _equal(one, member.array(name)):
                 raise FormatError(
-                    f"{path}: {', '.join(odd[:5])} are not in all files, others are in {self.member_paths[0]}"
+                    f"{path}: {name!r} has no axis {self.where.axis!r} and differs from that in "
+                    f"{self.member_paths[0]}: the files are on different grids"
                 )
-            for name, schema in first.arrays.items():
-                if not self._is_joined(schema) and not _equal(self.members[0].array(name), member.array(name)):
-                    raise FormatError(
-                        f"{path}: {name!r} has no axis {self.where.axis!r} and differs from that in "
-                        f"{self.member_paths[0]}: the files are on different grids"
-                    )
-        for name in first.arrays:
-            self.array(name)
 
 
 def _equal(one: Store, other: Store) -> bool:
