@@ -165,6 +165,7 @@ def test_fill_value_of_netcdf_follows(tmp_path: Path) -> None:
     ("dtype", "text", "fill"),
     [
         ("i2", "-5", -5),
+        ("i2", "-999.0", -999),
         ("u1", "0xff", 255),
         ("f4", "0.1", np.float32(0.1)),
         ("?", "true", True),
@@ -182,7 +183,8 @@ def test_fill_values_as_text(tmp_path: Path, dtype: str, text: str, fill: Any) -
 
 
 @pytest.mark.parametrize(
-    ("dtype", "text"), [("u1", "256"), ("u1", "x"), ("i4", "1.5"), ("?", "2"), ("f2", "1e9"), ("S2", "ä")]
+    ("dtype", "text"),
+    [("u1", "256"), ("u1", "x"), ("i4", "1.5"), ("?", "2"), ("f2", "1e9"), ("f8", "1e400"), ("S2", "ä")],
 )
 def test_fill_values_that_are_none_of_the_type(tmp_path: Path, dtype: str, text: str) -> None:
     np.save(tmp_path / "a.npy", np.ones(3, dtype))

@@ -146,6 +146,16 @@ def test_one_array_stays_a_root_array(tmp_path: Path) -> None:
     assert zarr.open_array(tmp_path / "b.zarr", mode="r").chunks == (3, 1)
 
 
+def test_attributes_around_the_only_array_are_named(tmp_path: Path) -> None:
+    top = zarr.create_group(tmp_path / "a.zarr", attributes={"title": "world"})
+    top.create_array("only", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+    report = reblock.repartition(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    assert [note for note in report.notes if "attributes title" in note and "only" in note]
+    assert not reblock.repartition(tmp_path / "a.zarr::only", tmp_path / "c.zarr").notes
+    reblock.repartition(tmp_path / "a.zarr", tmp_path / "d.zarr", include="*")
+    assert dict(zarr.open_group(tmp_path / "d.zarr", mode="r").attrs) == {"title": "world"}
+
+
 # ---------------------------------------------------------------- which arrays
 @pytest.mark.parametrize(
     ("include", "exclude", "kept"),

@@ -20,6 +20,8 @@ from reblock.storage.conventions import FILL_VALUE, fill_attribute
 NO_FILL = "none"
 #: An attribute of CF that is of the array's type.
 _MISSING = "missing_value"
+#: Up to this number, floats are exact.
+_EXACT = 1 << 53
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -140,13 +142,26 @@ def _from_text(text: str, dtype: np.dtype[Any]) -> Any:
     if kind == "b":
         return _BOOLEANS.get(text.lower(), text)
     if kind in "iu":
-        return np.array(int(text, 0), dtype)
+        return np.array(_whole(text), dtype)
     if kind in "fc":
+        if "inf" not in text.lower() and dtype.itemsize <= 16 and np.isinf(complex(text.replace(" ", ""))):
+            raise ValueError(text)
         # Digits beyond those of a float are for long doubles.
         return np.array(text).astype(dtype) if dtype.itemsize > 8 and kind == "f" else complex(text.replace(" ", ""))
     if kind in "Mm":
         return np.array(int(text) if kind == "m" and text != "NaT" else text, dtype)
     return text.encode("ascii") if kind == "S" else text
+
+
+def _whole(text: str) -> int:
+    """A whole number, which may also be written like a float."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer() or abs(number) > _EXACT:
+            raise
+        return int(number)
 
 
 def fill_text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -29,7 +30,7 @@ from reblock.api.request import (
 from reblock.api.spreading import DisksGiven, parse_disks, spread_format
 from reblock.api.uploads import building_place
 from reblock.engine import View
-from reblock.errors import UsageError, option, options
+from reblock.errors import ReblockError, UsageError, option, options
 from reblock.geometry.notation import AUTO as CHOSEN
 from reblock.geometry.notation import Chunks, Order, Ranges, Shape, parse_order, parse_region, parse_shape
 from reblock.model import Codec, Device, Format, Layout, Measurable, ObjectBound, Problem, Schema, Store, TreeStore
@@ -49,6 +50,8 @@ from reblock.units import parse_size
 AnySource = ArraySource | TreeStore | Dataset
 #: What a caller may ask of a target.
 _ASKED = ("chunks", "shards", "chunk_order", "codec", "dtype", "fill_value")
+#: The most names that a note lists.
+_FEW_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,30 @@ def _stored_ends(request: Request, source: ArraySource) -> Ends:
     if where is not None and request.to_format is None:
         kind = format_of_file(where, kind)
     kind = spread_format(kind, disks, request.placement, array.store, where)
-    return ends_of(request, array.store, array.files, where, kind)
+    ends = ends_of(request, array.store, array.files, where, kind)
+    lost = _lost_around(source, array.store)
+    return replace(ends, schema=replace(ends.schema, notes=(*ends.schema.notes, *lost))) if lost else ends
+
+
+def _lost_around(source: ArraySource, store: Store) -> list[str]:
+    """A note on the attributes of a file or group whose only array is taken, because it was not named."""
+    if not isinstance(source, str | os.PathLike) or registry.is_joined(source):
+        return []
+    where = Location.parse(store.location)
+    if not where.inner or registry.locate(source) == where:
+        return []
+    try:
+        tree = registry.open_tree(source, store.format).tree
+    except ReblockError:
+        return []
+    names = [name for group in tree.groups.values() for name in group.attributes]
+    if not names:
+        return []
+    some = ", ".join(names[:_FEW_NAMES]) + (", …" if len(names) > _FEW_NAMES else "")
+    return [
+        f"attributes {some} of {os.fspath(source)} are not kept: its only array {where.inner} becomes an array alone; "
+        "with the pattern '*' to include, all of it is copied as a dataset"
+    ]
 
 
 def check_stored(request: Request) -> None:

@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 import pytest
 
+import reblock
 from reblock.errors import (
     CorruptError,
     DiskError,
@@ -282,6 +283,31 @@ def test_types_that_numpy_has_not_go_through_h5py(tmp_path: Path) -> None:
         assert read_array(store).tolist() == [1, 0, 1, 1, 0, 1]
     assert opened(path, "names").schema.dtype == np.dtype(">i2")
     assert "enumeration" in opened(path, "names").schema.notes[0]
+
+
+@pytest.mark.parametrize("how", ["plain", "scalar", "gzip", "lzf", "compact", "terminated"])
+def test_text_of_a_fixed_size_in_utf8(tmp_path: Path, how: str) -> None:
+    path, text = tmp_path / "a.h5", "ß".encode()
+    with h5py.File(path, "w") as file:
+        kind = h5py.h5t.C_S1.copy()
+        kind.set_size(6)
+        kind.set_cset(h5py.h5t.CSET_UTF8)
+        kind.set_strpad(h5py.h5t.STR_NULLTERM if how == "terminated" else h5py.h5t.STR_NULLPAD)
+        dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if how == "compact":
+            dcpl.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((3,))
+        if how in ("gzip", "lzf"):
+            file.create_dataset("d", (3,), h5py.string_dtype("utf-8", 6), chunks=(2,), compression=how)
+        elif how == "scalar":
+            file.create_dataset("d", (), h5py.string_dtype("utf-8", 6))
+        else:
+            h5py.h5d.create(file.id, b"d", kind, space, dcpl)
+        file["d"][...] = text
+    report = reblock.repartition(path, tmp_path / "b.h5")
+    assert [note for note in report.notes if "UTF-8" in note]
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert np.all(file["data"][...] == text)
 
 
 def test_read_box_into_any_memory(tmp_path: Path) -> None:

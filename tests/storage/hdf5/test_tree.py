@@ -226,6 +226,15 @@ def tables(path: Path) -> dict[str, Any]:
         return {name: file[name].asstr()[()] if file[name].dtype.kind == "O" else file[name][()] for name in file}
 
 
+def test_tables_without_elements_keep_their_place(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("a", (0, 8), RECORD, chunks=(2, 8), maxshape=(None, 8))
+        file.create_dataset("n", data=np.arange(3))
+    reblock.repartition(tmp_path / "a.h5", tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["a"].shape == (0, 8)
+
+
 def copy_tables(source: Any, kind: Any, path: str) -> Any:
     """Copy all tables of a dataset in small blocks."""
     adapted = kind.adapt_tree(source.tree, ())

@@ -209,7 +209,10 @@ def _element(dataset: Any, where: str) -> tuple[np.dtype[Any], bool, list[str]]:
     if stored.get_class() == h5py.h5t.ENUM and dtype.kind != "b":
         stored = stored.get_super()
         notes.append(f"the names of the enumeration are not kept; its values are, as {dtype}")
-    exact = bool(stored == h5py.h5t.py_create(dtype, logical=True))
+    if dtype.kind == "S" and stored.get_cset() == h5py.h5t.CSET_UTF8:
+        notes.append("text of a fixed size is kept as bytes, without the mark that it is UTF-8")
+    # The encoding of text does not change its bytes; only the type of the library says it.
+    exact = bool(stored == h5py.h5t.py_create(found if dtype.kind == "S" else dtype, logical=True))
     if not exact and stored.get_size() != dtype.itemsize:
         notes.append(f"elements of {stored.get_size()} bytes in a type that numpy lacks are read as {dtype}")
     return dtype, exact, notes

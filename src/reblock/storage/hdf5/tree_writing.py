@@ -161,7 +161,9 @@ def _create_table(file: Any, name: str, table: TableSchema, free: tuple[bool, ..
     else:
         dtype = table.dtype
     limits = tuple(None if one else n for one, n in zip(free, table.shape, strict=True)) if any(free) else None
-    chunks = table.chunks or (tuple(max(n, 1) for n in table.shape) if limits else None)
+    # h5py refuses chunks that are longer than a fixed axis, and an axis may have length 0.
+    chunks = table.chunks if limits or 0 not in table.shape else None
+    chunks = chunks or (tuple(max(n, 1) for n in table.shape) if limits else None)
     dataset = file.create_dataset(
         name, shape=table.shape, dtype=dtype, chunks=chunks, maxshape=limits, track_times=False
     )
