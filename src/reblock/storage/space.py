@@ -6,6 +6,7 @@ step and a direction for each named axis. Both survive in formats that know noth
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,24 +14,45 @@ import numpy as np
 import numpy.typing as npt
 
 from reblock.geometry import Box
+from reblock.storage.nifti_fields import NIFTI_HEADER, slope_and_intercept, turned_header
 
-#: Name of the attribute.
+#: Name of the attribute; it is NIfTI's only beside a header: other people's attributes of this name stay as they are.
 AFFINE = "affine"
-#: The attribute that makes it NIfTI's: other people's attributes of this name stay as they are.
-NIFTI_HEADER = "nifti_header"
 #: The same for MINC, which has starts, steps and directions for each axis, and real ranges of slices.
 MINC_STEP, MINC_RANGES = ":step", ("image-min", "image-max")
 SPATIAL = ("xspace", "yspace", "zspace")
 _NUMBER = (int, float, np.integer, np.floating)
+#: The longest JSON text that is looked at.
+_MAX_JSON = 1 << 22
+
+
+def array_in(value: Any) -> npt.NDArray[np.float64] | None:
+    """An array of numbers among attributes, which some formats keep as a list or as JSON text; None if it is none."""
+    if isinstance(value, bytes | str):
+        value = _from_json(value)
+    if not isinstance(value, list | np.ndarray):
+        return None
+    try:
+        found = np.asarray(value)
+        return found.astype(np.float64) if found.dtype.kind in "iuf" else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _from_json(text: bytes | str) -> Any:
+    """A list in JSON; None for any other text."""
+    if len(text) > _MAX_JSON or text[:1] not in (b"[", "["):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def affine_in(value: Any) -> npt.NDArray[np.float64] | None:
     """An affine among attributes; None if it is not a finite 4 × 4 matrix."""
-    try:
-        affine = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        return None
-    return affine if affine.shape == (4, 4) and np.isfinite(affine).all() else None
+    affine = array_in(value)
+    return affine if affine is not None and affine.shape == (4, 4) and np.isfinite(affine).all() else None
 
 
 def steps_of(affine: npt.NDArray[np.float64], world: Sequence[int]) -> list[tuple[float, float, list[float]]]:
@@ -69,8 +91,13 @@ def view_in_space(
     kept, start = dict(attributes), region.start
     if names is not None and any(f"{name}{MINC_STEP}" in attributes for name in names):
         _crop_minc(kept, names, region)
+    turned = list(axes) != sorted(axes)
+    if NIFTI_HEADER not in attributes or not (any(start) or turned):
+        return kept, ()
     affine = affine_in(attributes.get(AFFINE))
-    if affine is None or NIFTI_HEADER not in attributes or (not any(start) and list(axes) == sorted(axes)):
+    if turned:
+        kept[NIFTI_HEADER] = turned_header(attributes[NIFTI_HEADER], axes, placed=affine is not None)
+    if affine is None:
         return kept, ()
     places = [*axes, *range(len(axes), 3)][:3]
     if sorted(places) != [0, 1, 2]:
@@ -85,6 +112,24 @@ def view_in_space(
     return kept, ()
 
 
+def stacked_in_space(attributes: Mapping[str, Any], ndim: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Attributes of arrays with some axes that are stacked along a new first one, and notes on what is lost.
+
+    Slices follow each other along the next axis in space.
+    """
+    return view_in_space(attributes, None, Box.whole((1,) * (ndim + 1)), (ndim, *range(ndim)))
+
+
+def scaling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What turns stored elements into real values, by name; elements with different ones do not mean the same."""
+    found: dict[str, Any] = {}
+    if (pair := slope_and_intercept(attributes.get(NIFTI_HEADER))) is not None:
+        found["slope and intercept"] = pair
+    if all(name in attributes for name in MINC_RANGES):
+        found |= {name: attributes.get(name) for name in (*MINC_RANGES, "image:valid_range")}
+    return found
+
+
 def _crop_minc(kept: dict[str, Any], names: Sequence[str], region: Box) -> None:
     """Move the starts, and cut coordinates and the ranges of slices."""
     slices = dict(zip(names, region.slices, strict=True))
@@ -92,21 +137,11 @@ def _crop_minc(kept: dict[str, Any], names: Sequence[str], region: Box) -> None:
         step, begin = kept.get(f"{name}{MINC_STEP}"), kept.get(f"{name}:start", 0)
         if part.start and isinstance(step, _NUMBER) and isinstance(begin, _NUMBER):
             kept[f"{name}:start"] = np.float64(begin + step * part.start)
-        values = _array(kept.get(name))
+        values = array_in(kept.get(name))
         if values is not None and values.ndim == 1:
             kept[name] = values[part]
     for name in MINC_RANGES:
-        values, along = _array(kept.get(name)), kept.get(f"{name}:dimorder")
+        values, along = array_in(kept.get(name)), kept.get(f"{name}:dimorder")
         order = along.split(",") if isinstance(along, str) else list(names)
         if values is not None and 0 < values.ndim <= len(order) and all(n in slices for n in order[: values.ndim]):
             kept[name] = values[tuple(slices[n] for n in order[: values.ndim])]
-
-
-def _array(value: Any) -> npt.NDArray[Any] | None:
-    """An array of numbers among attributes; other formats have lists."""
-    if not isinstance(value, list | np.ndarray):
-        return None
-    try:
-        return np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        return None

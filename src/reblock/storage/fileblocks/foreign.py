@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, islice, pairwise, product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,13 @@ from reblock.model.roots import Roots
 from reblock.model.schema import Schema
 from reblock.model.store import Format, Index
 from reblock.storage import registry
+from reblock.storage.checks import show
 from reblock.storage.fileblocks.manifest import RAW
 from reblock.storage.fileblocks.pattern import NamePattern, guess_pattern
 from reblock.storage.fileblocks.templates import elements_run, no_block_format
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.small import read_head
-from reblock.storage.space import AFFINE, affine_in
+from reblock.storage.space import AFFINE, affine_in, scaling_of
 
 #: The attribute that tells the position of a block's first element.
 ORIGIN = "origin"
@@ -87,6 +89,7 @@ def find_blocks(
                 f"{folder}: {block.name} holds {block.dtype} with axes {list(block.order)}, "
                 f"{first.name} holds {first.dtype} with axes {list(first.order)}: they are not blocks of one array"
             )
+    _check_scaling(folder, blocks)
     cuts, places = _arrange(folder, blocks, pattern)
     shape = tuple(map(sum, cuts))
     corner = places[(0,) * len(shape)]
@@ -100,6 +103,23 @@ def find_blocks(
     )
     Grid.of(shape, cuts)
     return schema, {index: (block.name, block.offset) for index, block in places.items()}
+
+
+def _check_scaling(folder: str, blocks: Sequence[_Block]) -> None:
+    """FormatError if the stored elements of two blocks do not mean the same."""
+    # Blocks with the same head share their attributes.
+    distinct = {id(block.attributes): block for block in blocks}
+    first, *others = distinct.values()
+    wanted = scaling_of(first.attributes)
+    for block in others:
+        found = scaling_of(block.attributes)
+        for name in dict.fromkeys([*wanted, *found]):
+            one, other = (np.asarray(scaling.get(name, ())) for scaling in (found, wanted))
+            if not np.array_equal(one, other):
+                raise FormatError(
+                    f"{folder}: {name} of {block.name}: {show(one.tolist())}, but {show(other.tolist())} in "
+                    f"{first.name}: their numbers do not mean the same; save all blocks with one scaling"
+                )
 
 
 def _open_all(folder: str, names: Sequence[str], format: Format, roots: Roots | None, medium: Medium) -> list[_Block]:
@@ -159,32 +179,54 @@ def _arrange(
         numbers = in_space or [pattern.match(block.name, ndim) or () for block in blocks if pattern is not None]
     cuts: list[tuple[int, ...]] = []
     indices: list[dict[int, int]] = []
+    counts: dict[int, list[int]] = {}
     for axis in range(ndim):
         lengths = _lengths(folder, axis, blocks, [number[axis] for number in numbers])
         starts = sorted(lengths)
         counted = by_header is None and not _are_positions(lengths)
         if counted:
             _check_counted(folder, axis, starts, pattern, ndim)
+            counts[axis] = starts
         else:
             _check_positions(folder, axis, lengths, blocks, numbers)
         cuts.append(tuple(lengths[start] for start in starts))
         indices.append({start: place for place, start in enumerate(starts)})
+    _check_bases(folder, counts, pattern, ndim)
     places: dict[Index, _Block] = {}
     for block, number in zip(blocks, numbers, strict=True):
         index = tuple(known[n] for known, n in zip(indices, number, strict=True))
         if index in places:
             raise FormatError(f"{folder}: {places[index].name} and {block.name} are the same block of the array")
         places[index] = block
-    missing = [index for index in product(*(range(len(cut)) for cut in cuts)) if index not in places]
-    if missing:
-        starts_of = [sorted(known) for known in indices]
-        names = [
-            _name(pattern, tuple(starts_of[axis][i] for axis, i in enumerate(index))) for index in missing[:_SHOWN]
-        ]
-        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-        words = "a block is missing" if len(missing) == 1 else f"{len(missing):,} blocks are missing"
-        raise FormatError(f"{folder}: {words}: {', '.join(names)}{more}")
+    _check_missing(folder, [sorted(known) for known in indices], places, pattern)
     return cuts, places
+
+
+def _check_missing(
+    folder: str, starts: Sequence[Sequence[int]], places: Mapping[Index, _Block], pattern: NamePattern | None
+) -> None:
+    """FormatError if there is no block somewhere in the grid; places are never enumerated beyond the first few."""
+    count = prod(map(len, starts)) - len(places)
+    if not count:
+        return
+    missing = (index for index in product(*(range(len(one)) for one in starts)) if index not in places)
+    names = [
+        _name(pattern, tuple(starts[axis][i] for axis, i in enumerate(index))) for index in islice(missing, _SHOWN)
+    ]
+    more = f" and {count - _SHOWN:,} more" if count > _SHOWN else ""
+    words = "a block is missing" if count == 1 else f"{count:,} blocks are missing"
+    raise FormatError(f"{folder}: {words}: {', '.join(names)}{more}")
+
+
+def _check_bases(folder: str, counts: Mapping[int, Sequence[int]], pattern: NamePattern | None, ndim: int) -> None:
+    """FormatError if blocks are counted from 0 along one axis and from 1 along another: the first ones are missing."""
+    zero = [axis for axis, numbers in counts.items() if numbers[0] == 0 and len(numbers) > 1]
+    one = [axis for axis, numbers in counts.items() if numbers[0] == 1]
+    if zero and one:
+        raise FormatError(
+            f"{folder}: blocks are counted from 0 along axis {zero[0]}, but along axis {one[0]} there is none with "
+            f"number 0, such as {_name(pattern, (0,) * ndim)}"
+        )
 
 
 def _origins(blocks: Sequence[_Block], ndim: int) -> list[Index] | None:
@@ -231,15 +273,20 @@ def _lengths(folder: str, axis: int, blocks: Sequence[_Block], numbers: Sequence
 
 
 def _are_positions(lengths: Mapping[int, int]) -> bool:
-    """Whether numbers are positions of elements rather than counts of blocks: they are far apart."""
+    """Whether numbers are positions of elements rather than counts of blocks."""
     numbers = sorted(lengths)
+    if numbers[0] in (0, 1) and numbers[-1] - numbers[0] + 1 == len(numbers):
+        return False
+    if numbers == [0, *accumulate(lengths[number] for number in numbers[:-1])]:
+        return True
+    # Something is missing: positions are far apart.
     return numbers[0] == 0 and numbers[-1] + 1 > 2 * len(numbers) and lengths[0] > 1
 
 
 def _check_counted(folder: str, axis: int, numbers: Sequence[int], pattern: NamePattern | None, ndim: int) -> None:
     first = 0 if numbers[0] == 0 else 1
-    wanted = range(first, numbers[-1] + 1)
-    if missing := sorted(set(wanted) - set(numbers)):
+    bounds = pairwise([first - 1, *numbers])
+    if missing := list(islice((number for low, high in bounds for number in range(low + 1, high)), _SHOWN + 1)):
         example = [first] * ndim
         example[axis] = missing[0]
         shown = ", ".join(map(str, missing[:_SHOWN])) + (" …" if len(missing) > _SHOWN else "")

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from reblock.errors import FormatError
 from reblock.model.schema import Schema, element
 from reblock.model.store import Store
+from reblock.storage.checks import show
+from reblock.storage.space import scaling_of
 
 #: Attributes that say what numbers mean: arrays with different ones cannot be joined.
 MEANING = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
@@ -59,10 +61,20 @@ def check_member(member: JoinedMember, first: JoinedMember, axis: int) -> None:
                 "do not mean the same"
             )
 
+    mine, theirs = (scaling_of(schema.attributes) for schema in schemas)
+    for name in dict.fromkeys([*mine, *theirs]):
+        if not same(mine.get(name), theirs.get(name)):
+            raise FormatError(
+                f"{member.path}: {name} {_text(mine.get(name))}, but {_text(theirs.get(name))} in {first.path}: the "
+                "numbers do not mean the same"
+            )
+
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray | list):
+        return show(np.asarray(value).tolist())
     return ",".join(map(str, value)) or "()" if isinstance(value, tuple) else str(value)
 
 

@@ -20,6 +20,7 @@ from reblock.storage.joined.roots import JoinedRoots
 from reblock.storage.joined.store import JoinedStore, ScatteredJoinedStore
 from reblock.storage.location import Location
 from reblock.storage.media.registry import medium_of
+from reblock.storage.space import stacked_in_space
 
 #: The largest coordinate that is read to bring files into order, in bytes.
 _MAX_COORDINATE_BYTES = 1 << 28
@@ -105,8 +106,11 @@ def _schema(stores: Sequence[Store], axis: int, name: str | None) -> Schema:
         names = first.axes or tuple(f"dim_{number}" for number in range(1, first.ndim + 1))
         shape = (len(stores), *first.shape)
         order = (0, *(one + 1 for one in first.order))
+        attributes, lost = stacked_in_space(first.attributes, first.ndim)
         return replace(
             first,
+            attributes=attributes,
+            notes=(*first.notes, *lost),
             shape=shape,
             chunks=(1, *first.chunks),
             axes=(name, *names),

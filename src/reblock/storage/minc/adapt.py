@@ -21,7 +21,8 @@ from reblock.storage.minc.variables import (
     check_ranges,
     plain,
 )
-from reblock.storage.space import AFFINE, NIFTI_HEADER, SPATIAL, affine_in, steps_of
+from reblock.storage.nifti_fields import NIFTI_HEADER
+from reblock.storage.space import AFFINE, SPATIAL, affine_in, steps_of
 
 #: Types that libminc reads.
 _TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8")

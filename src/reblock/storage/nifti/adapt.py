@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reblock.errors import FormatError, UsageError, option
 from reblock.geometry import Grid
@@ -33,6 +34,8 @@ from reblock.storage.space import AFFINE, affine_in, affine_of_minc
 _ALIGNMENT = 16
 #: Code of an affine that another image defines.
 _ALIGNED = 2
+#: Affines are the same if they differ by at most this: steps relatively, origins in voxels and relatively.
+_ROUNDING, _PART_OF_VOXEL, _DIGITS = 1e-6, 1e-3, 1e-9
 
 
 def adapt_schema(schema: Schema, asked: Collection[str], codec: Codec, chunks: tuple[int, ...]) -> Schema:
@@ -203,15 +206,35 @@ def _set_affine(fields: Any, schema: Schema, notes: list[str]) -> None:
             notes.append(f"attribute {AFFINE!r} is not kept: it is not a 4 × 4 matrix of numbers")
         return
     before = affine_of(fields)
-    if before is not None and np.allclose(before, given, rtol=1e-5, atol=1e-5):
+    if before is not None and _is_same_place(before, given):
         return
     codes = int(fields["qform_code"]), int(fields["sform_code"])
     try:
         with np.errstate(all="ignore"):
-            fields.set_qform(given, code=max(codes[0], 0), strip_shears=True)
+            fields.set_qform(_moved_qform(fields, before, given), code=max(codes[0], 0), strip_shears=True)
             fields.set_sform(given, code=codes[1] if codes[1] > 0 else max(codes[0], 0) or _ALIGNED)
     except Exception as error:  # noqa: BLE001 - nibabel raises many kinds of errors for odd matrices
         notes.append(f"attribute {AFFINE!r} is not kept: {' '.join(str(error).split())}")
         return
     if before is not None:
         notes.append("the affine of the header was replaced by that among the attributes")
+
+
+def _moved_qform(
+    fields: Any, before: npt.NDArray[np.float64] | None, given: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The qform after what an affine became: it may lead to another space than sform, and is moved as that was."""
+    both = int(fields["qform_code"]) > 0 and int(fields["sform_code"]) > 0
+    if before is None or not both or not np.linalg.det(before[:3, :3]):
+        return given
+    moved: npt.NDArray[np.float64] = fields.get_qform() @ np.linalg.solve(before, given)
+    return moved if np.isfinite(moved).all() else given
+
+
+def _is_same_place(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:
+    """Whether two affines differ by rounding only, compared with the size of a voxel, whatever the unit is."""
+    sizes = np.linalg.norm(one[:3, :3], axis=0)
+    turned = np.abs(one[:3, :3] - other[:3, :3]).max(axis=0)
+    moved = np.abs(one[:3, 3] - other[:3, 3]).max()
+    farthest = np.abs(one[:3, 3]).max()
+    return bool((turned <= _ROUNDING * sizes).all() and moved <= _PART_OF_VOXEL * sizes.min() + _DIGITS * farthest)

@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from reblock.errors import FormatError
 from reblock.storage.checks import check_shape, show
-from reblock.storage.space import AFFINE, NIFTI_HEADER
+from reblock.storage.nifti_fields import NIFTI_HEADER
+from reblock.storage.space import AFFINE
 
 #: The attribute that holds the preamble as base64.
 HEADER = NIFTI_HEADER
