@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -123,13 +124,25 @@ def _read_variables(header: ClassicHeader, path: str, roots: Roots | None, mediu
         for name, variable in header.variables.items():
             one = made.of(name)
             one.attributes = {key: plain(value) for key, value in variable.attributes.items()}
-            shape, size = header.shape(variable), header.part_bytes(variable)
+            shape = header.shape(variable)
+            size = prod(shape) * variable.dtype.itemsize
             wanted = name in (IMAGE_MIN, IMAGE_MAX) or (len(shape) == 1 and name != IMAGE)
-            if not wanted or header.is_record(variable) or variable.dtype.kind not in "if" or size > room:
+            if not wanted or variable.dtype.kind not in "if" or size > room:
                 continue
             room -= size
             data = bytearray(size)
-            if handle.read(memoryview(data), variable.begin) != size:
-                raise CorruptError(f"{path}: {name} ends beyond the file")
+            for begin, part in _parts(header, variable, memoryview(data)):
+                if handle.read(part, begin) != len(part):
+                    raise CorruptError(f"{path}: {name} ends beyond the file")
             one.value = np.frombuffer(data, variable.dtype).astype(np.float64).reshape(shape)
     return made
+
+
+def _parts(header: ClassicHeader, variable: ClassicVariable, data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Where the parts of a variable are in the file, and their places in its elements."""
+    if not header.is_record(variable):
+        yield variable.begin, data
+        return
+    length = header.part_bytes(variable)
+    for record in range(header.records if length else 0):
+        yield variable.begin + record * header.record_bytes, data[record * length : (record + 1) * length]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from reblock.errors import FormatError, UsageError
+from reblock.errors import CorruptError, FormatError, UsageError
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.medium import Medium
@@ -31,13 +31,13 @@ from reblock.storage.minc.adapt import adapt_schema
 from reblock.storage.minc.classic import open_classic
 from reblock.storage.minc.library import open_with_nibabel
 from reblock.storage.minc.tree import FOLDER, IMAGE_PATH, ROOT, read_nodes, read_tree, write_tree
-from reblock.storage.minc.variables import Variables
-from reblock.storage.netcdf.classic import is_classic
+from reblock.storage.minc.variables import IMAGE, Variables
+from reblock.storage.netcdf.classic import is_classic, read_classic
 
 #: Bytes in which the names of the first groups and variables are.
 _HEAD_BYTES = 64 << 10
-#: A word in the attributes of every MINC1 file, and its variable, with the length of its name before and zeros after.
-_WORD, _IMAGE = b"MINC standard variable", b"\0\0\0\5image\0\0\0"
+#: A word in the attributes of every MINC1 file.
+_WORD = b"MINC standard variable"
 
 
 class MincFormat:
@@ -55,7 +55,7 @@ class MincFormat:
         head, _ = read_head(medium, path, _HEAD_BYTES)
         named = path.lower().endswith(self.suffixes)
         if is_classic(head):
-            return named or (_WORD in head and _IMAGE in head)
+            return named or (_WORD in head and _has_image(path, medium))
         return (named or ROOT.encode() in head) and signature_offset(path, medium) is not None
 
     def open(self, path: str, inner: str, allow: Sequence[str] = (), *, medium: Medium = LOCAL) -> Store:
@@ -127,6 +127,14 @@ class MincFormat:
         _require_local(path, medium)
         _check_inner(path, inner)
         return _as_minc(HDF5.reopen(path, IMAGE_PATH, _bare(schema)), schema)
+
+
+def _has_image(path: str, medium: Medium) -> bool:
+    """Whether a NetCDF-3 file has a variable of this name; copies of MINC files in NetCDF have the same attributes."""
+    try:
+        return IMAGE in read_classic(path, medium=medium).variables
+    except (FormatError, CorruptError):
+        return False
 
 
 def _bare(schema: Schema) -> Schema:

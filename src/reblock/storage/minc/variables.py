@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from reblock.errors import FormatError
-from reblock.storage.space import SPATIAL
+from reblock.storage.space import SPATIAL, array_in
 
 IMAGE, IMAGE_MIN, IMAGE_MAX = "image", "image-min", "image-max"
 #: Names of axes that MINC defines.
@@ -85,7 +85,9 @@ def _is_of_variable(key: str) -> bool:
 
 def _numbers(value: Any) -> Any:
     """Floats; None if a value is no number and no array of them."""
-    if isinstance(value, bool | str | bytes) or value is None:
+    if isinstance(value, str | bytes):
+        return array_in(value)
+    if isinstance(value, bool) or value is None:
         return None
     try:
         numbers = np.asarray(value)
