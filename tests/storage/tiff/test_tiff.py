@@ -355,3 +355,27 @@ def test_a_file_that_differs_a_little_is_parsed(tmp_path: Path, offset: str | No
     expected = np.concatenate([data[20:], data[:20]]) if offset == "strip" else data
     assert np.array_equal(two[...], expected)
     assert two.attributes["ImageDescription"] == ("other" if offset == "description" else "first")
+
+
+# ---------------------------------------------------------------- what elements mean
+@pytest.mark.parametrize("shape", [(3, 3, 1), (20, 30, 1), (2, 3, 1, 4, 1), (4, 1, 20, 1)])
+def test_axes_of_length_one_may_be_anywhere(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    data = noise(shape, "u1")
+    tifffile.imwrite(tmp_path / "x.tif", data, photometric="minisblack")
+    assert np.array_equal(reblock.open(tmp_path / "x.tif")[...], data)
+
+
+def test_colours_that_are_not_kept_are_noted(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", noise((20, 30), "u1"), photometric="miniswhite")
+    assert any("0 is white is not kept" in note for note in reblock.open(tmp_path / "x.tif").store.schema.notes)
+    tifffile.imwrite(
+        tmp_path / "x.tif", noise((20, 30), "u1"), photometric="palette", colormap=np.zeros((3, 256), "u2")
+    )
+    assert any("in a palette is not kept" in note for note in reblock.open(tmp_path / "x.tif").store.schema.notes)
+
+
+def test_the_orientation_is_kept(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", noise((20, 30), "u1"), extratags=[(274, 3, 1, 6, True)])
+    reblock.repartition(tmp_path / "x.tif", tmp_path / "y.tif")
+    with tifffile.TiffFile(tmp_path / "y.tif") as tif:
+        assert tif.pages[0].tags[274].value == 6

@@ -286,6 +286,8 @@ def _cuts(shape: tuple[int, ...], page: Any, pages: int, path: str, *, follows: 
     cuts, place = [1] * len(shape), len(shape) - 1
     for letter, length in zip(reversed(page.axes), reversed(page.shape), strict=True):
         cut = int(lengths[letter])
+        while place >= 0 and shape[place] == 1 != length:
+            place -= 1  # tifffile keeps axes of length 1 that no page has
         if place >= 0 and shape[place] == length:
             cuts[place] = cut
             place -= 1
@@ -380,6 +382,7 @@ def _fill(page: Any, dtype: np.dtype[Any]) -> Any:
 
 def _metadata(page: Any, told: Told | None, text: str) -> dict[str, Any]:
     attributes, notes = attributes_of(page)
+    notes += _colour_notes(page)
     if told is not None:
         return {"attributes": attributes | told.attributes, "notes": ()}
     if text and not page.is_shaped:
@@ -388,3 +391,14 @@ def _metadata(page: Any, told: Told | None, text: str) -> dict[str, Any]:
         else:
             notes.append(f"tag ImageDescription of {len(text):,} characters is not kept: the limit is {MAX_TEXT:,}")
     return {"attributes": attributes, "notes": tuple(notes)}
+
+
+def _colour_notes(page: Any) -> list[str]:
+    """What elements mean as colours, if that is neither grey, black at 0, nor red, green and blue."""
+    photometric, jpeg = int(page.photometric), int(page.compression) == 7
+    # JPEG is decoded to red, green and blue.
+    if photometric in (1, 2) or (photometric == 6 and jpeg):
+        return []
+    known = {0: "0 is white", 3: "elements are numbers of colours in a palette"}
+    name = getattr(page.photometric, "name", str(photometric))
+    return [f"elements are as they are stored; that {known.get(photometric, f'they are {name}')} is not kept"]

@@ -12,6 +12,7 @@ CODES = {ASCII: "s", SHORT: "H", LONG: "I", RATIONAL: "II", DOUBLE: "d", LONG8: 
 #: Tags that are attributes, by name: number and type.
 HELD: dict[str, tuple[int, int]] = {
     "DocumentName": (269, ASCII),
+    "Orientation": (274, SHORT),
     "Make": (271, ASCII),
     "Model": (272, ASCII),
     "PageName": (285, ASCII),
@@ -34,10 +35,12 @@ HELD: dict[str, tuple[int, int]] = {
 }
 NUMBERS = {number: name for name, (number, _) in HELD.items()}
 DESCRIPTION = 270
+#: The orientation of all files that do not say otherwise, which is no attribute: the first element is at the top left.
+_USUAL = (274, 1)
 #: Tags that say where and how elements are stored.
 STRUCTURAL = frozenset(
     (
-        *(254, 255, 256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 280, 281, 284, 292, 293, 297, 317, 320),
+        *(254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 280, 281, 284, 292, 293, 297, 317, 320),
         *(322, 323, 324, 325, 330, 338, 339, 340, 341, 347, 512, 513, 514, 529, 530, 531, 532, 32997, 32998, 50838),
         *(50839, 65426),
     )
@@ -90,7 +93,7 @@ def attributes_of(page: Any) -> tuple[dict[str, Any], list[str]]:
     lost: list[str] = []
     for tag in page.tags:
         number = int(tag.code)
-        if number in STRUCTURAL or number == DESCRIPTION:
+        if number in STRUCTURAL or number == DESCRIPTION or (number, tag.value) == _USUAL:
             continue
         value = _plain(tag.value) if number in NUMBERS else None
         if value is None:
