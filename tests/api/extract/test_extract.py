@@ -388,3 +388,22 @@ def test_random_boxes_in_little_memory(
     group: Any = zarr.open_group(target, mode="r")
     for number, region in enumerate(regions):
         assert np.array_equal(group[f"region_{number}"][...], data[region])
+
+
+def test_rows_of_spheres_may_have_numbers_as_names(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("x,y,z,r,id\n3,3,3,1,7\n3,:,3,1,12\n")
+    found = reblock.extract(np.zeros((9, 8, 7), "u1"), sphere_files=[tmp_path / "s.csv"], result="table")
+    assert [row["region"] for row in found.rows] == ["7", "12"]
+    (tmp_path / "s.csv").write_text("3;3;3;1\n")
+    with pytest.raises(UsageError, match="separated by commas"):
+        reblock.extract(np.zeros((9, 8, 7), "u1"), sphere_files=[tmp_path / "s.csv"])
+
+
+def test_other_values_beside_named_labels_do_not_matter(tmp_path: Path) -> None:
+    mask = np.full((9, 8, 7), np.nan, "f4")
+    mask[0], mask[2:4] = -1, 3
+    np.save(tmp_path / "m.npy", mask)
+    found = reblock.extract(np.ones(mask.shape, "u1"), masks=[f"{tmp_path}/m.npy=3"], result="table")
+    assert found.rows[0]["count"] == 2 * 8 * 7
+    with pytest.raises(UsageError, match="above 0, not -1"):
+        reblock.extract(np.ones(mask.shape, "u1"), masks=[f"{tmp_path}/m.npy"])

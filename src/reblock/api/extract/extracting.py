@@ -122,7 +122,7 @@ def _find(
     found = list(box_regions(list(regions), array.shape, array.axes))
     given: list[tuple[str, SphereGiven]] = [("", one) for one in spheres]
     for file in sphere_files:
-        given += read_spheres(file)
+        given += read_spheres(file, len(array.shape))
     found += sphere_regions(given, array.shape)
     for mask in masks:
         location, labels = parse_mask(mask)

@@ -106,9 +106,10 @@ def _find_boxes(
         block = array.load_box(box)
         labels = np.unique(block)
         for label in labels[labels != 0]:
-            number = _whole_number(label.item(), array.store.location)
-            if wanted and number not in wanted:
+            # Elements beside the labels that are named may be anything, such as -1 around a brain.
+            if wanted and label.item() not in wanted:
                 continue
+            number = _whole_number(label.item(), array.store.location)
             start, stop = _bounds(block == label, box)
             if number in found:
                 start = tuple(map(min, start, found[number][0]))

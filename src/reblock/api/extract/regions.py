@@ -139,8 +139,8 @@ def parse_sphere(given: SphereGiven, ndim: int) -> Sphere:
     return Sphere(tuple(numbers[:-1]), radius)
 
 
-def read_spheres(path: str | os.PathLike[str]) -> list[tuple[str, list[str]]]:
-    """Spheres from a CSV file: a row for each, with the centre, the radius, and a name if the row has one more cell.
+def read_spheres(path: str | os.PathLike[str], ndim: int) -> list[tuple[str, list[str]]]:
+    """Spheres from a CSV file: a row for each, with a centre of `ndim` cells, the radius, and perhaps a name.
 
     A first row without numbers is a heading.
     """
@@ -160,8 +160,8 @@ def read_spheres(path: str | os.PathLike[str]) -> list[tuple[str, list[str]]]:
     if rows and not any(map(_is_number, rows[0])):
         rows = rows[1:]
     if not rows:
-        raise UsageError(f"{os.fspath(path)}: no spheres in it")
-    named = [bool(row) and not _is_number(row[-1]) and row[-1] != ":" for row in rows]
+        raise UsageError(f"{os.fspath(path)}: no spheres in it: each row is C0,C1,…,R, separated by commas")
+    named = [len(row) == ndim + 2 or not (_is_number(row[-1]) or row[-1] == ":") for row in rows]
     return [(row[-1] if has else "", row[:-1] if has else row) for row, has in zip(rows, named, strict=True)]
 
 
