@@ -177,7 +177,7 @@ def _reading(path: Where) -> Iterator[dict[str, Any]]:
     except FormatError as error:
         raise UsageError(str(error)) from error
     except (UsageError, InfeasibleError) as error:
-        raise UsageError(f"the plan in {where} cannot be used: {error}") from error
+        raise UsageError(f"the plan in {where} cannot be used: {error.message}") from error
 
 
 def _request(value: Any) -> Request:

@@ -56,8 +56,8 @@ def stored_plan(document: Any, problem: Problem, place: str) -> Plan:
         check(plan, replace(problem, memory_bytes=max(plan.memory_bytes, 1)))
     except (UsageError, InfeasibleError) as error:
         raise FormatError(
-            f"the plan of the unfinished run on {place} cannot be executed ({error}): {command('clean', place)} "
-            "removes it"
+            f"the plan of the unfinished run on {place} cannot be executed ({error.message}): "
+            f"{command('clean', place)} removes it"
         ) from error
     return plan
 

@@ -217,7 +217,7 @@ class Attempt:
         try:
             record, each = self._records()
         except StorageError as error:
-            record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error}"
+            record, why = NO_RECORD, f"it cannot be read as {self.format.name}: {error.message}"
         else:
             room = "a .npy file has no place for that" if self.format.name == "npy" else "reblock did not make it"
             why = f"it does not say which job made it: {room}" if record.job is None else "another job made it"

@@ -50,7 +50,7 @@ def check_replaceable(path: str, allow: Sequence[str] = (), *, dataset: bool = F
     except TargetExistsError:
         raise
     except ReblockError as error:
-        raise _refusal(path, f"is not {'arrays' if dataset else 'one array'} alone ({error})", what) from error
+        raise _refusal(path, f"is not {'arrays' if dataset else 'one array'} alone ({error.message})", what) from error
     names = [name for name in names if name != RUN_FOLDER]
     if names:
         rest = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

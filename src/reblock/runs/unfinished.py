@@ -265,9 +265,8 @@ def check_known(staging: Staging, target: Where) -> None:
         except ExternalError:
             return  # an array whose parts are elsewhere, which nobody needs to read here
         except StorageError as error:
-            raise UsageError(
-                f"{shown(target)}: no unfinished run makes it, and it is not an array ({error})"
-            ) from error
+            why = error.message
+            raise UsageError(f"{shown(target)}: no unfinished run makes it, and it is not an array ({why})") from error
         return
     folder, name = os.path.split(staging.target)
     if not staging.medium.is_local:

@@ -183,7 +183,7 @@ def open_copy(record: ReplicaSet, number: int) -> Store:
     try:
         found = metadata_hash(path)
     except StorageError as error:
-        raise CorruptError(f"{path}: its metadata cannot be read: {error}") from error
+        raise CorruptError(f"{path}: its metadata cannot be read: {error.message}") from error
     if found != record.copies[number].metadata:
         raise CorruptError(f"{path}: its metadata has changed since the copy was made")
     store = registry.get("zarr").open(path, "")

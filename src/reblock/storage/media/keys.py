@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from reblock.errors import DiskError, FormatError, LockedError, ReblockError
+from reblock.errors import DiskError, FormatError, LockedError, ReblockError, UsageError
 from reblock.model.medium import FILE, FOLDER
 from reblock.model.workspace import TargetMedium
 from reblock.storage.media.small import RUN_FOLDER, read_whole
@@ -175,6 +175,8 @@ class KeyWorkspace:
     def __init__(self, medium: TargetMedium, target: str) -> None:
         self._medium = medium
         self.target = self.array = target.rstrip("/")
+        if RUN_FOLDER in self.target.split("/"):
+            raise UsageError(f"{target}: {RUN_FOLDER} holds what runs need, and no arrays: choose another name")
         self.parent = self.target.rpartition("/")[0]
         self.left: list[str] = []
         self._began = self._published = False

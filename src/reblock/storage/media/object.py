@@ -219,7 +219,11 @@ class ObjectMedium:
 
         FileNotFoundError if there is none.
         """
-        meta = self.send(key, "look at", lambda: self.library.head(self.store, self.path(key)))
+        path = self.path(key)
+        if not path:
+            # A server would answer for its bucket.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        meta = self.send(key, "look at", lambda: self.library.head(self.store, path))
         status = self.status_of(meta)
         if status.size >= _FILE_BYTES or key in self.known:
             self.known.remember(key, status, meta["e_tag"])

@@ -60,8 +60,12 @@ def check_url(key: str) -> None:
         raise UsageError(
             f"{clean_url(key)}: {bucket!r} is not the name of a bucket: use letters, digits, '.', '-' and '_'"
         )
-    if any(part in (".", "..", "") for part in key.partition("://")[2].rstrip("/").split("/")):
+    parts = key.partition("://")[2].rstrip("/").split("/")
+    if any(part in (".", "..", "") for part in parts):
         raise UsageError(f"{key}: a URL must not contain empty parts, '.' or '..'")
+    if "\\" in key or not key.isprintable():
+        # Some servers read a backslash as a slash: the objects would have other keys.
+        raise UsageError(f"{key}: a URL must not contain a backslash, a line break or a tab")
 
 
 def _has_login(key: str) -> bool:

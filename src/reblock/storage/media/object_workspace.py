@@ -15,6 +15,7 @@ ignores conditions lets two runs write one target; it is recognised by a probe a
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from contextlib import suppress
@@ -31,6 +32,9 @@ from reblock.storage.media.small import RUN_FOLDER
 if TYPE_CHECKING:
     from reblock.storage.media.object import ObjectMedium
 
+#: Names that runs use in their folder.
+_OURS = re.compile(r"lock|journal|scratch|building|member-\d{4,}|(probe|clock)-[0-9a-f]{32}")
+
 
 class ObjectWorkspace(KeyWorkspace):
     """The prefix below which one target is built; as a context manager, it holds the lock."""
@@ -39,6 +43,8 @@ class ObjectWorkspace(KeyWorkspace):
 
     def __init__(self, medium: ObjectMedium, target: str) -> None:
         super().__init__(medium, target)
+        if not medium.path(self.target):
+            raise UsageError(f"{target} is a bucket: name an array in it, such as {self.target}/scan.zarr")
         self._objects = medium
         self._lease: Lease | None = None
         # While the lock is held, nobody else writes here: what a listing has shown stays true.
@@ -157,7 +163,7 @@ class ObjectWorkspace(KeyWorkspace):
     def _remove_folder(self) -> None:
         """Remove the run's own objects, the lock last."""
         for name, _ in self._medium.entries(self.folder) if self.is_there else ():
-            if f"{self.folder}/{name}" != self.lock:
+            if _OURS.fullmatch(name) and f"{self.folder}/{name}" != self.lock:
                 self._medium.remove(f"{self.folder}/{name}")
                 self._medium.remove_folder(f"{self.folder}/{name}")
 
@@ -209,7 +215,10 @@ class ObjectWorkspace(KeyWorkspace):
         if self._has_no_log:
             return []
         first, lock = f"{self.journal}/{0:08}", self.lock
-        found = [f"{self._objects.name}/{one['path']}" for one in self._objects.listed(self.folder)]
+        below = [f"{self._objects.name}/{one['path']}" for one in self._objects.listed(self.folder)]
+        found = [key for key in below if _OURS.fullmatch(key.removeprefix(f"{self.folder}/").partition("/")[0])]
+        ours = set(found)
+        self.left = [key for key in below if key not in ours]
         has_scratch = any(key.startswith(f"{self.scratch}/") for key in found)
         removed = [self.scratch] if has_scratch else []
         if first in found:

@@ -18,10 +18,10 @@ from click.testing import CliRunner, Result
 
 import reblock
 from reblock.cli.application import application
-from reblock.errors import Interrupted
-from reblock.storage.media.registry import connect, connect_all
+from reblock.errors import Interrupted, UsageError
+from reblock.storage.media.registry import connect, connect_all, medium_of
 from s3_proxy import Proxy
-from s3_server import BUCKET, SECRET, S3Server, options_for
+from s3_server import BUCKET, KEY, SECRET, S3Server, options_for
 
 DATA = np.random.default_rng(4).integers(0, 60000, (16, 24, 20), "u2")
 
@@ -171,11 +171,37 @@ def test_other_users_see_no_secrets_in_the_command_line(s3: S3Server, bucket: st
     assert b"my-token" not in shown
 
 
-@pytest.mark.parametrize("url", ["s3://Bad Bucket%/a.zarr", "s3://b!/a.zarr", "s3://b/../a.zarr", "s3://b//a.zarr"])
+def test_a_bucket_is_no_target(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+    for words in (["run", "x.npy", "s3://b", "--to", "npy"], ["clean", "s3://b/"], ["status", "s3://b"]):
+        result = CliRunner().invoke(application, words)
+        assert result.exit_code == 1
+        assert "is a bucket: name an array in it, such as s3://b/scan.zarr" in result.output
+    result = CliRunner().invoke(application, ["run", "x.npy", "s3://b/.reblock", "--to", "zarr"])
+    assert result.exit_code == 1
+    assert ".reblock holds what runs need" in result.output
+
+
+def test_an_array_that_fills_a_bucket(s3: S3Server) -> None:
+    obstore, zarr = pytest.importorskip("obstore"), pytest.importorskip("zarr")
+    session = pytest.importorskip("botocore.session").Session()
+    keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    session.create_client("s3", endpoint_url=s3.endpoint, **keys).create_bucket(Bucket="whole")
+    connect("s3://whole", s3.options)
+    store = obstore.store.from_url("s3://whole", config=s3.options, client_options={"allow_http": True})
+    zarr.create_array(zarr.storage.ObjectStore(store), shape=(4,), chunks=(2,), dtype="i4")[...] = np.arange(4)
+    assert reblock.open("s3://whole")[...].tolist() == [0, 1, 2, 3]
+    with pytest.raises(UsageError, match="is a bucket"):
+        reblock.repartition(np.arange(4), "s3://whole", to_format="zarr")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://Bad Bucket%/a.zarr", "s3://b!/a.zarr", "s3://b/../a.zarr", "s3://b//a.zarr", "s3://b/a\\b"]
+)
 def test_urls_that_are_wrong(url: str) -> None:
     result = CliRunner().invoke(application, ["info", url])
     assert result.exit_code == 1
-    assert any(words in result.output for words in ("is not the name of a bucket", "must not contain empty parts"))
+    assert any(words in result.output for words in ("is not the name of a bucket", "a URL must not contain"))
 
 
 def test_options_that_are_wrong(here: Path) -> None:
@@ -216,3 +242,16 @@ def test_a_login_in_the_endpoint_is_not_shown() -> None:
     assert result.exit_code == 1
     assert "http://127.0.0.1:9 does not answer" in result.output
     assert "secret" not in result.output
+
+
+def test_only_the_own_objects_of_a_run_are_removed(s3: S3Server, bucket: str, here: Path) -> None:
+    """Somebody has put objects where a run keeps its own."""
+    medium, prefix = medium_of(bucket), bucket.removeprefix(f"s3://{BUCKET}/")
+    foreign = {f"{prefix}/a.zarr.reblock/notes", f"{prefix}/a.zarr2/notes", f"{prefix}/a.zarr-c/0"}
+    for key in foreign:
+        medium.write(f"s3://{BUCKET}/{key}", [b"mine"])
+    reblock.repartition("x.npy", f"{bucket}/a.zarr", chunks=(8, 24, 20))
+    reblock.clean(f"{bucket}/a.zarr")
+    reblock.repartition("x.npy", f"{bucket}/a.zarr", chunks=(8, 24, 20), overwrite=True)
+    assert foreign < s3.keys(prefix)
+    assert (here / "x.npy").exists()
