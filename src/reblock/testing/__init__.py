@@ -1,9 +1,10 @@
 """Tools for authors of formats, media and strategies: contracts, generators, a reference reader.
 
-`contract.FormatContract` tests a storage format, and `media.MediumContract` and
-`workspace.TargetMediumContract` a medium. `reference_io` moves arrays by
-the rules of the Store protocol alone. `recording` counts the operations on a medium. `arrays` makes arrays and
-Hypothesis strategies for them. The contracts need pytest and Hypothesis: install `reblock[testing]`.
+`contract.FormatContract` tests a storage format, `trees.TreeContract` one that holds several arrays,
+`media.MediumContract` and `workspace.TargetMediumContract` a medium. `reference_io` moves arrays by the rules of the
+Store protocol alone. `recording` counts the operations on a medium. `arrays`, `sample_trees` and `problems` make arrays,
+datasets and problems, at random or to cover what is odd. All of it needs pytest and Hypothesis: install
+`reblock[testing]`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         "reblock.testing.contract",
         "reblock.testing.unfinished",
+        "reblock.testing.trees",
         "reblock.testing.media",
         "reblock.testing.workspace",
         "reblock.testing.compare",

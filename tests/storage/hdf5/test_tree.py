@@ -22,7 +22,7 @@ from reblock.storage import registry
 from reblock.storage.hdf5.format import FORMAT
 from reblock.testing.arrays import noise
 from reblock.testing.reference_io import read_array, write_array
-from reblock.testing.trees import small_tree
+from reblock.testing.sample_trees import small_tree
 
 
 def make(path: str, tree: Tree) -> tuple[Tree, dict[str, Any]]:

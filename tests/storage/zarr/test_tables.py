@@ -17,7 +17,7 @@ from reblock.model.dataset import TableSchema, Tree
 from reblock.model.schema import Record
 from reblock.storage import registry
 from reblock.storage.zarr.format import FORMAT, FORMAT2
-from reblock.testing.trees import TABLES
+from reblock.testing.sample_trees import TABLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning", "ignore::FutureWarning")
 VERSIONS = pytest.mark.parametrize("version", [2, 3])

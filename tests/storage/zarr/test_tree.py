@@ -20,7 +20,7 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.zarr.format import FORMAT, FORMAT2
 from reblock.testing.arrays import noise
 from reblock.testing.reference_io import read_array, write_array
-from reblock.testing.trees import small_tree
+from reblock.testing.sample_trees import small_tree
 
 #: zarr-python warns that consolidated metadata is not in the specification of v3.
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata")
