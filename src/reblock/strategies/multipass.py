@@ -4,8 +4,8 @@
 
     s ┌┬┬┬┬┬┬┬┐     B ┌─┬─┬─┬─┐     t ┌───────┐    s = slices, t = pencils: a template of few pencils meets every
       │││││││││  ──▶  ├─┼─┼─┼─┤  ──▶  ├───────┤    slice, so every slice is read for each template. Through blocks
-      │││││││││       ├─┼─┼─┼─┤       ├───────┤    as long as memory allows both ways every element is read twice
-      └┴┴┴┴┴┴┴┘       └─┴─┴─┴─┘       └───────┘    and written twice, and that is all.
+      │││││││││       ├─┼─┼─┼─┤       ├───────┤    that are as long along both as memory allows, every element is
+      └┴┴┴┴┴┴┴┘       └─┴─┴─┴─┘       └───────┘    read twice and written twice, however many templates there are.
 
 DRA's intermediate blocks are at equal distances between s and t: one, B1 = √(s·t), or two, B2 = ∛(s²·t) and
 B3 = ∛(s·t²). Each part of the way is a single pass over templates, or goes through more arrays in the same way.
