@@ -2,9 +2,8 @@
 
 `contract.FormatContract` tests a storage format, `trees.TreeContract` one that holds several arrays,
 `media.MediumContract` and `workspace.TargetMediumContract` a medium. `reference_io` moves arrays by the rules of the
-Store protocol alone. `recording` counts the operations on a medium. `arrays`, `sample_trees` and `problems` make arrays,
-datasets and problems, at random or to cover what is odd. All of it needs pytest and Hypothesis: install
-`reblock[testing]`.
+Store protocol alone. `recording` counts the operations on a medium. `arrays`, `sample_trees` and `problems` make
+arrays, datasets and problems. All of it needs pytest and Hypothesis: install `reblock[testing]`.
 """
 
 from __future__ import annotations
