@@ -360,7 +360,11 @@ def test_codecs_are_described() -> None:
             try:
                 adapted = registry.get(name).adapt(wanted, {"codec"})
                 held = adapted.codec.names[:1]
-                yes = "on request" if any("specification" in note or "plugin" in note for note in adapted.notes) else "yes"
+                yes = (
+                    "on request"
+                    if any("specification" in note or "plugin" in note for note in adapted.notes)
+                    else "yes"
+                )
             except UsageError:
                 held, yes = (), ""
             assert told == (yes if held == (codec,) else f"as {held[0]}" if held else "–"), (codec, name)
