@@ -34,7 +34,7 @@ _GOAL = "time"
 
 @dataclass(frozen=True)
 class ChunkChooser:
-    """Fills in what is to be chosen of a target."""
+    """Chooses the chunks, shards and order of a target where the caller left them to us."""
 
     pattern: AccessPattern | None
     """The accesses; None = chunks have the proportions of the array."""

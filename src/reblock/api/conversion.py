@@ -58,7 +58,7 @@ def converted_schema(schema: Schema, dtype: Any, fill: Any, *, checked: bool) ->
 
 
 def _is_implied(schema: Schema) -> bool:
-    """Whether nobody chose the fill value: without the attribute it is that of the NetCDF library for the type."""
+    """Whether the fill value is the NetCDF library's default for the type, because the attribute is missing."""
     return schema.netcdf and schema.fill_value is not None and FILL_VALUE not in schema.attributes
 
 

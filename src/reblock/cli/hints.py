@@ -1,6 +1,6 @@
 """Hints: suggestions for a command or an option that does not exist.
 
-A suggestion has a similar spelling, or is our name for what other programs call by the typed name.
+A suggestion is spelled like the typed name, or is our name for an option that other programs call so.
 """
 
 from __future__ import annotations

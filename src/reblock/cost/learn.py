@@ -84,7 +84,8 @@ def access(kind: str, layout: Layout) -> str:
 def learn_work(seen: Observation, device: Device, cores: int) -> Iterator[tuple[str, float]]:
     """What a pass says about the cores: bytes per processor second, and processor seconds per object.
 
-    What is neither decoding nor encoding is shared by bytes and objects as the model says, and mends what took more.
+    Time that is neither decoding nor encoding is divided between bytes and objects as in the model; the rate of the
+    larger part is corrected.
     """
     moved = max(seen.reads.bytes, seen.writes.bytes)
     if moved < LEAST_BYTES:
@@ -167,7 +168,7 @@ def _writing(seen: Observation, device: Device) -> list[_Part]:
 def learned_device(
     base: Device, name: str, subject: str, known: Known, layouts: tuple[Layout, Layout], cores: int
 ) -> Device:
-    """A device of what was measured, and of the base where nothing was; for a source and a target such as these."""
+    """A device with the measured rates, and those of the base where there are none, for such a source and target."""
     source, target = layouts
 
     def or_base(value: float | None, field: str) -> float:

@@ -139,7 +139,7 @@ class SourceState:
         ]
 
     def touched(self, now: SourceSnapshot, since_ns: int) -> list[str]:
-        """Files that changed after a moment; those changed in that very moment only if there are no others."""
+        """Files that changed after a moment; if there are none, those that changed at that very moment."""
         times = {path: _changed_ns(self._medium, path) for path in map(self.path, now.suspects or ())}
         return [path for path, time in times.items() if time > since_ns] or list(times)
 

@@ -178,7 +178,7 @@ class Layout:
         return self.coding is not None and self.coding.in_place
 
     def stored_like(self, other: Layout) -> Layout:
-        """The same layout with what is known only of another layout of the same array: ratio, and way of access."""
+        """The same layout with two properties of another layout of the array: stored part, and whether it is remote."""
         return replace(self, stored_part=other.stored_part, remote=other.remote)
 
     def view(self, region: Box, axes: Sequence[int]) -> Layout:

@@ -26,7 +26,7 @@ class Upload:
 
     @classmethod
     def on(cls, device: Device, size: int, parts: int, requests: int, at_once: int) -> Upload:
-        """The upload of a file to a device, with at most so many parts at once."""
+        """The upload of a file to a device, `at_once` parts at a time."""
         waves = parts / max(min(device.depth, at_once, parts), 1) + min(requests - parts, _IN_TURN)
         # A latency is the depth divided by the requests per second, so a request alone takes all of it.
         return cls(size, parts, requests, waves * device.create_seconds + size / device.write_bytes_per_second)

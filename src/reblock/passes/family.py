@@ -77,7 +77,7 @@ def one_pass(
 def needed_bytes(plan: Plan, problem: Problem, *, frugal: bool = False) -> int:
     """Memory that a plan takes at the least, by the problem's way of counting.
 
-    That is for whole write boxes if the budget has room for them, and nobody is `frugal`.
+    Write boxes are whole if the budget has room for that, unless the caller is `frugal`.
     """
     needs = [0]
     for made, source, target in plan.sides(problem.source, problem.target):

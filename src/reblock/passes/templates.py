@@ -364,7 +364,7 @@ def _listed(made: Pass) -> int:
 
 
 def fits(problem: Problem, made: Pass) -> bool:
-    """Whether a pass fits the budget; also False if its templates are of too many kinds to tell."""
+    """Whether a pass fits the budget; also False if its templates are of too many kinds to count their memory."""
     if task_kinds(made) > MANY_KINDS:
         return False
     try:

@@ -144,7 +144,7 @@ def _batches(component: Sequence[int], sizes: Sequence[int], room: int) -> Itera
 
 # ---------------------------------------------------------------- what is read
 def _items(layout: Layout, pieces: Sequence[Box], numbers: Sequence[int], full: Sequence[int]) -> list[_Item]:
-    """What is read for some pieces, in the order of the axes on disk."""
+    """The reads for some pieces, in the order of the axes on disk."""
     if not reads_units(layout):
         wide = {number: _stretched(layout, pieces[number], full) for number in numbers}
         return [
@@ -173,7 +173,7 @@ def _unit_bytes(layout: Layout, index: tuple[int, ...], boxes: Iterable[Box]) ->
 
 
 def _steps(items: Sequence[_Item], most_bytes: int) -> list[GatherStep]:
-    """Items joined into steps of at most so many bytes, or one item each."""
+    """Items joined into steps of at most `most_bytes`; a larger item is a step of its own."""
     groups: list[list[_Item]] = []
     taken = 0
     for item in items:

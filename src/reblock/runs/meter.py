@@ -32,7 +32,7 @@ class Meter:
         self._lock = Lock()
 
     def _part(self, place: int) -> int:
-        """The bytes of what is done of one side of a pass; a pass without elements is done."""
+        """The bytes that one side of a pass has moved; a pass without elements is done."""
         elements = self._elements[place]
         return self._bytes[place] * self._done[place] // elements if elements else self._bytes[place]
 

@@ -48,13 +48,13 @@ class Settling:
         """Memory that arrays leave to each other; it is in use while the budget is held."""
 
     def begin(self, work: Work, store: Store, source: Source, journal: JournalPart) -> None:
-        """Settle an array while others are made; waits while many others do, and raises what is wrong with one."""
+        """Settle an array while others are made; waits while many settle, and raises the error of one that failed."""
         while self._begun and (self._begun[0].done() or len(self._begun) >= _MOST):
             self._begun.popleft().result()
         self._begun.append(self._pool.submit(self.settle, work, store, source, journal))
 
     def wait(self) -> None:
-        """Wait for all arrays, and return their memory; raises what is wrong with the first that failed."""
+        """Wait for all arrays, and return their memory; raises the error of the first that failed."""
         self.spare.clear()
         while self._begun:
             self._begun.popleft().result()

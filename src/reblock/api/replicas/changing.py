@@ -283,7 +283,7 @@ def repair_replicas(folder: Where, *, memory: str | int | None = None) -> Repair
 
 
 def _mend_metadata(folder: str) -> list[str]:
-    """Write the metadata of copies again whose own is damaged, from what another copy and the record say."""
+    """Write damaged metadata of copies again, by another copy and the record."""
     record = read_set(folder)
     stores: dict[int, Store] = {}
     damaged = []

@@ -1,6 +1,6 @@
 """Making replicas: copies for the classes of an access pattern, each by an ordinary run that can be resumed.
 
-The first attempt writes down which copies it makes, and from what; the same command continues it.
+The first attempt records which copies it makes, and each copy from which array; the same command continues it.
 """
 
 from __future__ import annotations

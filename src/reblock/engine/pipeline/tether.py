@@ -5,8 +5,8 @@
     caller                                             worker, several times a second
     ──────                                             ──────────────────────────────
     publishes or discards the folder              →    the folder is gone: whatever is done now is in vain
-    removes its fence (so does who takes over)    →    the fence is gone: it ends the boxes in flight
-    tells its crew (`halt`, or an event)          →    the same, also where there is no fence
+    removes its fence (a successor does, too)     →    the fence is gone: it ends the boxes in flight
+    notifies its crew (`halt`, or an event)       →    the same, also where there is no fence
 
 A caller that is stopped waits for its workers before it releases its lock, so none of them writes later. If it is
 killed, the fence is found and removed by the next process that takes the lock, and that one waits as well.

@@ -49,7 +49,7 @@ def _decode(job: DecodeJob) -> Flat:
 
 
 def _encode(job: EncodeJob) -> Any:
-    """Elements in another form, as an array of their type: the next filter tells floats from integers by that."""
+    """Elements in another form, as an array of their type, which tells the next filter whether they are floats."""
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(job.codec.numcodec(job.stage, job.dtype).encode(job.data))
 

@@ -26,7 +26,7 @@ _OBJECT_BYTES = 64
 
 
 def rows_that_fit(table: TableSchema, start: int, stop: int, limit_bytes: int, where: str) -> int:
-    """The last row that may be read at once, as far as types tell; InfeasibleError if not even one fits."""
+    """The end of the rows that may be read at once, by the size of their type; InfeasibleError if not even one fits."""
     if not table.shape:
         return start + 1
     stop = min(stop, table.shape[0])

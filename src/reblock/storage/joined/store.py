@@ -246,7 +246,7 @@ class JoinedStore:
         self._decode_cut(member, data, extent, out, scratch)
 
     def _decode_cut(self, member: Store, data: Bytes, extent: Extent, out: Flat, scratch: Scratch) -> None:
-        """Decode a unit, and keep what is inside its member."""
+        """Decode a unit, and keep the elements that are inside its member."""
         layout = member.layout
         shape = [layout.units.largest_stored[axis] for axis in layout.order]
         place = inverse(layout.order)[self.axis]

@@ -7,7 +7,7 @@ its position in the file from the start and is written there when it is complete
     chunk 0 │ chunk 1 │ chunk 2 │ ... │ index        chunks in the order of the index; those outside the array are
                                                      omitted; the index is written after all chunks
 
-With `--chunk-order` the chunks of a new shard are in that order, and the index tells; readers need not know.
+With `--chunk-order` the chunks of a new shard are in that order. Readers find them through the index.
 """
 
 from __future__ import annotations

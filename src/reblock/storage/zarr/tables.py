@@ -3,8 +3,8 @@
 Chunks are read and written whole, as those of other arrays, with these bytes inside ::
 
     text, bytes      number of elements, then each with its length before it (vlen-utf8 and vlen-bytes of numcodecs)
-    record           the elements, fields without padding; the v3 type `structured`, which all readers have, does not
-                     tell their byte order, so it is little-endian; `struct`, which newer writers use, does
+    record           the elements, fields without padding; the v3 type `structured`, which all readers have, has no
+                     byte order, so it is little-endian; `struct`, which newer writers use, has one
     enum             integers; the names are in the member of reblock, since zarr has no enumerations
 """
 
