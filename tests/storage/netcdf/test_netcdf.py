@@ -12,6 +12,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray
+import zarr
 
 import reblock
 from netcdf_files import copy, differences
@@ -401,6 +402,22 @@ def test_names_that_the_library_refuses(tmp_path: Path, name: str) -> None:
         file[name] = file["b"] = np.arange(3)
     with pytest.raises(UsageError, match="NetCDF cannot hold the name"):
         reblock.plan(tmp_path / "x.h5", tmp_path / "y.nc")
+
+
+@pytest.mark.parametrize("name", [" lead", "trail ", "new\nline"])
+def test_arrays_alone_have_names_that_the_library_takes(tmp_path: Path, name: str) -> None:
+    data = np.arange(6).reshape(2, 3)
+    zarr.create_array(tmp_path / "a.zarr", shape=(2, 3), dtype="i4", dimension_names=[name, "y"])[...] = data
+    for target in ("a.nc", "a.nc3"):
+        with pytest.raises(UsageError, match="NetCDF cannot hold the name"):
+            reblock.repartition(tmp_path / "a.zarr", f"{tmp_path / target}::{name}")
+        report = reblock.repartition(tmp_path / "a.zarr", f"{tmp_path / target}::v")
+        assert [note for note in report.notes if "axes are named dim_0, y" in note]
+        with netCDF4.Dataset(tmp_path / target) as file:
+            assert list(file.dimensions) == ["dim_0", "y"]
+    # Into an existing file, too.
+    with pytest.raises(UsageError, match="NetCDF cannot hold the name"):
+        reblock.repartition(tmp_path / "a.zarr", f"{tmp_path / 'a.nc'}::deep/{name}")
 
 
 def test_what_a_copy_keeps(tmp_path: Path) -> None:

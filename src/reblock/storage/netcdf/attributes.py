@@ -22,7 +22,7 @@ import numpy.typing as npt
 from reblock.storage.attributes import is_text, to_json
 from reblock.storage.checks import show
 from reblock.storage.conventions import FILL_VALUE, fill_attribute, without_ties
-from reblock.storage.netcdf.classic import MAX_NAME_BYTES
+from reblock.storage.netcdf.names import name_problem
 
 #: Numbers that NetCDF-4 and CDF-5 have; others become one of these.
 NUMBERS = frozenset("bhiqBHIQfd")
@@ -55,17 +55,6 @@ def adapt_attributes(
             if note:
                 notes.append(f"attribute {name!r} {note}")
     return kept, notes
-
-
-def name_problem(name: str) -> str:
-    """What is wrong with a name for NetCDF, as the end of a sentence; "" if nothing is."""
-    if not name or not is_text(name) or "\0" in name:
-        return "of Unicode text without NUL"
-    if "/" in name:
-        return "without a slash"
-    if len(name.encode()) > MAX_NAME_BYTES:
-        return f"of at most {MAX_NAME_BYTES} bytes"
-    return "that is no path" if name in (".", "..") else ""
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:

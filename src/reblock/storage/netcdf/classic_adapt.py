@@ -20,6 +20,7 @@ from reblock.storage.netcdf.attributes import adapt_attributes
 from reblock.storage.netcdf.classic import ClassicHeader, ClassicVariable
 from reblock.storage.netcdf.classic_writer import lay_out, type_code
 from reblock.storage.netcdf.dimensions import name_axes, usable_axes
+from reblock.storage.netcdf.names import part_problem
 from reblock.storage.netcdf.times import times_as_integers
 from reblock.storage.trees import adapt_arrays, check_names
 
@@ -102,7 +103,7 @@ def single_tree(name: str, schema: Schema) -> Tree:
 # ---------------------------------------------------------------- datasets
 def adapt_classic_tree(tree: Tree, asked: Collection[str]) -> Tree:
     """The nearest tree that a NetCDF-3 file can hold."""
-    check_names(tree, "NetCDF-3")
+    check_names(tree, "NetCDF-3", refused=part_problem)
     if inside := [name for name in (*tree.groups, *tree.arrays, *tree.tables) if "/" in name or name in tree.groups]:
         deep = [name for name in inside if name]
         if deep:

@@ -27,6 +27,7 @@ from reblock.storage.netcdf.classic_adapt import adapt_classic, adapt_classic_tr
 from reblock.storage.netcdf.classic_store import NAME, ClassicStore, ClassicTree, classic_layout, store_of
 from reblock.storage.netcdf.classic_writer import write_header
 from reblock.storage.netcdf.library import open_with_netcdf4
+from reblock.storage.netcdf.names import check_path
 
 #: Name of a new variable if none was given.
 VARIABLE = "data"
@@ -88,7 +89,7 @@ class ClassicFormat:
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:  # noqa: ARG002 - as the protocol says
         """One file."""
-        _variable_name(path, inner)
+        check_path(_variable_name(path, inner))
 
     # ---------------------------------------------------------------- writing
     def create(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> Store:

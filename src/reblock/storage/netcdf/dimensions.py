@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from reblock.model.dataset import Dimension, TableSchema
 from reblock.model.schema import Schema
 from reblock.storage.checks import show
-from reblock.storage.netcdf.attributes import name_problem
+from reblock.storage.netcdf.names import name_problem
 
 
 def usable_axes(axes: Sequence[str]) -> bool:

@@ -37,6 +37,7 @@ from reblock.storage.media.small import read_head
 from reblock.storage.netcdf.classic_format import VARIABLE, ClassicFormat, choose_variable
 from reblock.storage.netcdf.library import open_with_netcdf4
 from reblock.storage.netcdf.marks import PROPERTIES, dataset_name, number_dimensions
+from reblock.storage.netcdf.names import check_path
 from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
 from reblock.storage.netcdf.nc4_add import add_variable, places_in_file
 from reblock.storage.netcdf.nc4_create import create_file
@@ -203,6 +204,7 @@ class NetcdfFormat:
 
     def foresee(self, path: str, inner: str, schema: Schema, *, medium: Medium = LOCAL) -> None:
         """One file."""
+        check_path("/".join(parts_of(inner)) or VARIABLE)
         HDF5.foresee(path, inner, schema, medium=medium)
 
     # ---------------------------------------------------------------- writing
@@ -219,6 +221,7 @@ class NetcdfFormat:
         tree = _survey(path, "", (), LOCAL).tree
         if not is_new_name(path, name, [*tree.arrays, *tree.tables], tree.groups):
             return False
+        check_path(name)
         if schema is not None:
             places_in_file(path, tree, name, schema)
         return True

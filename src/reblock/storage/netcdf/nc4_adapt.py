@@ -16,10 +16,11 @@ from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree
 from reblock.model.schema import Schema
 from reblock.storage.conventions import FILL_VALUE, fill_attribute
 from reblock.storage.hdf5.adapt import USUAL, adapt_schema
-from reblock.storage.netcdf.attributes import adapt_attributes, name_problem
+from reblock.storage.netcdf.attributes import adapt_attributes
 from reblock.storage.netcdf.classic_writer import type_code
 from reblock.storage.netcdf.dimensions import name_axes, usable_axes
 from reblock.storage.netcdf.marks import NOT_A_SCALE
+from reblock.storage.netcdf.names import name_problem, part_problem
 from reblock.storage.netcdf.times import times_as_integers
 from reblock.storage.trees import adapt_arrays, check_names, parents, with_parents
 
@@ -163,7 +164,4 @@ def _adapt_table(table: TableSchema, notes: list[str]) -> TableSchema:
 def _refused(part: str) -> str:
     if part.startswith(NOT_A_SCALE):
         return f"names that begin with {NOT_A_SCALE} belong to the NetCDF library"
-    # HDF5 holds them, but the NetCDF library and its tools refuse such names.
-    if part != part.strip(" "):
-        return "NetCDF names neither begin nor end with a space"
-    return "NetCDF names have no control characters" if any(c < " " or c == "\x7f" for c in part) else ""
+    return part_problem(part)
