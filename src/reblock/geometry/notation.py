@@ -188,7 +188,7 @@ def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
 
 
 def items_by_name(value: Any, what: str) -> dict[Any, Any] | None:
-    """Items that are given by axis, such as `time=-1,lat=32`, by what names the axis; None if none is.
+    """Items that are given by axis, such as `time=-1,lat=32`, by the name or number of the axis; None if none is.
 
     `what` is the notation of an item, for messages.
     """

@@ -2,6 +2,7 @@
 
 A medium holds objects under keys. A key is text: the path of a local file, or a URL such as `memory://NAME/a.zarr/c/0`.
 Slashes in keys separate folders; a medium without folders of its own keeps a marker for each folder that was made.
+
 ::
 
     engine    store.extents(…) → Extent.path is a key → store.medium.reader(key) → bytes into the engine's buffers

@@ -2,6 +2,7 @@
 
 Only the dispatcher takes memory for write boxes, and it takes it in the order in which the plan was priced. A job that
 was dispatched never needs more memory to finish, so waiting for memory always ends, and the peak is the predicted one.
+
 ::
 
     task → read box → batch of units:    │ u0 │ u1 │ u2 │ u3 │ u4 │ u5 │
