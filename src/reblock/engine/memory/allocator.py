@@ -1,6 +1,6 @@
 """Allocators of write boxes: memory is taken in plan order, when a read box first touches a write box.
 
-A whole box is taken at once, and its memory is reused. Where the budget is too small for that, a box is taken in slabs
+A whole box is taken at once, and its memory is reused. Where the budget is too small for that, a box is taken in slabs:
 
 ::
 
