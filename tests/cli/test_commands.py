@@ -326,9 +326,12 @@ def test_without_the_compiled_engine_it_is_said(
     assert any("engine: numpy" in note for note in planned["notes"])
 
 
-def test_no_command_is_help(call: Call) -> None:
-    assert call().exit_code == 0
-    assert call().stdout == call("--help").stdout
+@pytest.mark.parametrize("words", [[], ["bench"], ["replicas"]])
+def test_no_command_is_help(call: Call, words: list[str]) -> None:
+    result = call(*words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(" ".join(["Usage: reblock", *words, "[OPTIONS]"]))
+    assert "Commands:" in result.stdout
 
 
 def test_help_gives_examples_that_parse(call: Call) -> None:

@@ -58,13 +58,13 @@ ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("--output", "--out", "-o", "--target", "--dst", "--destination"), "DST, the second argument"),
     **dict.fromkeys(("--input", "--in", "-i", "--source", "--src"), "SRC, the first argument"),
 }
-#: How similar a name must be.
-_NEAR = 0.6
+#: How similar one of our commands, one of our options, and a name of other programs must be.
+_NEAR_COMMAND, _NEAR_OPTION, _NEAR_OTHERS = 0.65, 0.7, 0.8
 
 
 def for_command(typed: str, known: Collection[str]) -> str | None:
     """The command that was probably meant."""
-    return _meant(typed.lower(), known, COMMANDS)
+    return _meant(typed.lower(), known, COMMANDS, _NEAR_COMMAND)
 
 
 def for_option(typed: str, command: click.Command) -> str | None:
@@ -74,17 +74,17 @@ def for_option(typed: str, command: click.Command) -> str | None:
     name = typed.partition("=")[0].lower()
     if name in ARGUMENTS and arguments:
         return ARGUMENTS[name]
-    return _meant(name.replace("_", "-"), [*known, "--help"], OPTIONS)
+    return _meant(name.replace("_", "-"), [*known, "--help"], OPTIONS, _NEAR_OPTION)
 
 
-def _meant(typed: str, known: Collection[str], others: Mapping[str, str]) -> str | None:
+def _meant(typed: str, known: Collection[str], others: Mapping[str, str], similar: float) -> str | None:
     """Search by meaning, by spelling, and by the spelling of other programs' names."""
     if others.get(typed) in known:
         return others[typed]
     from difflib import get_close_matches
 
-    if near := get_close_matches(typed, known, 1, _NEAR + 0.1):
+    if near := get_close_matches(typed, known, 1, similar):
         return near[0]
     spelled = [name for name, here in others.items() if here in known]
-    near = get_close_matches(typed, spelled, 1, _NEAR + 0.2)
+    near = get_close_matches(typed, spelled, 1, _NEAR_OTHERS)
     return others[near[0]] if near else None

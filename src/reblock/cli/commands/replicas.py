@@ -12,12 +12,19 @@ from reblock.cli.interrupt import stoppable
 from reblock.cli.output import emit, say
 
 
-@click.group(name="replicas", short_help="Keep copies with other chunks, and read from the cheapest one.")
-def command() -> None:
+@click.group(
+    name="replicas",
+    short_help="Keep copies with other chunks, and read from the cheapest one.",
+    invoke_without_command=True,
+)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Keep several copies of an array with different chunks, and read from the cheapest one.
 
     In Python, reblock.open("replicas:DIR") reads them like any array.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @command.command(
