@@ -407,3 +407,25 @@ def test_other_values_beside_named_labels_do_not_matter(tmp_path: Path) -> None:
     assert found.rows[0]["count"] == 2 * 8 * 7
     with pytest.raises(UsageError, match="above 0, not -1"):
         reblock.extract(np.ones(mask.shape, "u1"), masks=[f"{tmp_path}/m.npy"])
+
+
+def test_statistics_read_each_chunk_once_with_any_memory(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).integers(0, 99, (120, 120, 120)).astype("u2")
+    reblock.repartition(data, tmp_path / "x.zarr", chunks=(20, 20, 120), codec="zstd:1")
+    places = np.random.default_rng(1).integers(0, 120, (40, 3)).tolist()
+    for memory in ("1MiB", "2MiB", "4MiB"):
+        found = reblock.extract(
+            tmp_path / "x.zarr", spheres=[(*one, 8) for one in places], result="table", memory=memory
+        )
+        assert found.plan is not None
+        assert found.plan.sweeps == 1
+        assert found.traffic.opens <= 36
+
+
+def test_infinite_values_and_long_doubles(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    data = np.array([1, np.inf, -np.inf, 2], np.longdouble)
+    for ending in (".csv", ".npz", ".parquet"):
+        found = reblock.extract(data, tmp_path / f"t{ending}", regions=["0:2", ":"], result="table")
+        assert [row["max"] for row in found.rows] == [np.inf, np.inf]
+        assert np.isnan(found.rows[1]["mean"])
+    assert not recwarn.list

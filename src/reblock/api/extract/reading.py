@@ -227,9 +227,7 @@ class RegionReader:
         return boxes, owners
 
     def _statistics(self, target: Location | None, *, overwrite: bool = False, dry_run: bool) -> Extraction:
-        boxes, owners = self._parts()
-        sizes = [self._bytes(owner, box) * 2 for owner, box in zip(owners, boxes, strict=True)]
-        plan = self._plan(boxes, sizes, beside=STATISTICS_BYTES)
+        boxes, owners, plan = self._planned_parts()
         staging, notes = None, list[str]()
         if target is not None:
             staging = Staging(target.path, overwrite=overwrite, single_file=True)
@@ -255,11 +253,24 @@ class RegionReader:
             staging.building.sync_all([staging.workspace.array], staging.workspace.reach)
         return self._extraction(target, plan, traffic, rows=rows(), notes=notes)
 
-    def _parts(self) -> tuple[list[Box], list[int]]:
-        """Regions in parts that are small enough, cut between objects of the source, for results that add up."""
+    def _planned_parts(self) -> tuple[list[Box], list[int], GatherPlan]:
+        """Regions in parts, for results that add up; parts of single objects where larger ones share too little."""
+        found = self._priced(self._parts(max(self._memory // _PARTS, 1)))
+        if found[2].sweeps == 1 or not reads_units(self.view.layout):
+            return found
+        return min(found, self._priced(self._parts(0)), key=lambda one: one[2].bytes)
+
+    def _priced(self, parts: tuple[list[Box], list[int]]) -> tuple[list[Box], list[int], GatherPlan]:
+        """Parts of regions, with the plan that reads them."""
+        boxes, owners = parts
+        sizes = [self._bytes(owner, box) * 2 for owner, box in zip(owners, boxes, strict=True)]
+        return boxes, owners, self._plan(boxes, sizes, beside=STATISTICS_BYTES)
+
+    def _parts(self, most: int) -> tuple[list[Box], list[int]]:
+        """Regions in parts of about so many bytes at most, cut between objects; 0 = of one object each."""
         boxes: list[Box] = []
         owners: list[int] = []
-        objects, most = self.view.layout.objects, max(self._memory // _PARTS, 1)
+        objects = self.view.layout.objects
         for number, region in enumerate(self._regions):
             cuts: list[Sequence[int]] = [()] * region.box.ndim
             for axis in self.view.layout.order:
@@ -269,7 +280,7 @@ class RegionReader:
                 low, high = region.box.start[axis], region.box.stop[axis]
                 known = objects.axes[axis]
                 cuts[axis] = [known.interval(one)[0] for one in known.touching(low, high)]
-                if known.count <= 1:
+                if known.count <= 1 and most:
                     share = max((high - low) * most // max(largest, 1), 1)
                     cuts[axis] = range(low, high, share)
             parts = list(cut_box(region.box, cuts))

@@ -56,9 +56,12 @@ class Statistics:
     total: Any = 0
 
     def add(self, values: Values) -> None:
-        """Take more elements into account."""
-        if not values.size:
-            return
+        """Take more elements into account; those that are infinite or no numbers spread as in numpy."""
+        if values.size:
+            with np.errstate(all="ignore"):
+                self._add(values)
+
+    def _add(self, values: Values) -> None:
         wide = np.result_type(values.dtype.newbyteorder("="), np.float64)
         mean = values.mean(dtype=wide)
         squares = _squares(values, mean, wide)
@@ -247,9 +250,9 @@ def write_statistics(ending: str, stream: TableStream, rows: Sequence[Mapping[st
 
 
 def _column(cells: Sequence[Any]) -> Values:
-    """A column of one type; integers that no integer type holds become floats."""
+    """A column of one type; numbers that neither tables nor integers hold become floats."""
     column = np.array(cells)
-    return column.astype(np.float64) if column.dtype == object else column
+    return column.astype(np.float64) if column.dtype in (object, np.longdouble) else column
 
 
 def _rows(region: Region, values: Values, marked: Bools | None, step: int) -> Any:
