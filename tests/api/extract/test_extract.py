@@ -429,3 +429,15 @@ def test_infinite_values_and_long_doubles(tmp_path: Path, recwarn: pytest.Warnin
         assert [row["max"] for row in found.rows] == [np.inf, np.inf]
         assert np.isnan(found.rows[1]["mean"])
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.nii.gz", "y.mnc", "y.tif", "y.zarr", "y.zarr::a/b", "y.h5", "b/"])
+def test_one_region_is_an_array_in_any_format(name: str, tmp_path: Path) -> None:
+    data = np.arange(20 * 21 * 22, dtype="i2").reshape(20, 21, 22) + 1
+    reblock.repartition(data, tmp_path / "x.zarr", chunks=(5, 6, 7), codec="zstd:1")
+    squares = sum((grid - centre) ** 2 for grid, centre in zip(np.indices(data.shape), (2, 19, 10), strict=True))
+    target = f"{tmp_path}/{name}"
+    filled = reblock.extract(tmp_path / "x.zarr", target, spheres=["2,19,10,4"], outside="fill")
+    assert np.array_equal(reblock.open(target)[...], np.where(squares <= 16, data, 0)[:7, 15:, 6:15])
+    kept = reblock.extract(tmp_path / "x.zarr", tmp_path / "y.npy", spheres=["2,19,10,4"], overwrite=True)
+    assert kept.traffic.opens == filled.traffic.opens == 2 * 2 * 3

@@ -101,8 +101,7 @@ def _ranges(region: Region) -> list[slice]:
 
 def _extracted(region: Region, target: str, report: Report) -> Extraction:
     """The result of one region that an ordinary run has made, so that it could be resumed."""
-    cost = report.measured
-    read = Traffic(cost.opens, cost.seeks, cost.seeks, cost.bytes_read)
+    read = report.passes[0].source if report.passes else Traffic()
     known = ((region,), target, "array", None, read)
     return Extraction(*known, report.elapsed_seconds, report=report, notes=report.notes)
 

@@ -1,8 +1,8 @@
-"""Targets of extractions: a dataset with one array for each region, or a table; published when it is complete."""
+"""Targets of extractions: an array, a dataset with one for each region, or a table; published when it is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,12 +25,12 @@ from reblock.storage.location import Location
 
 @dataclass(frozen=True)
 class RegionDataset:
-    """The dataset that regions become."""
+    """The dataset that regions become, or the array that a single one becomes."""
 
     target: Location
     """Where it goes."""
-    format: TreeFormat
-    """Its format."""
+    format: Format
+    """Its format, which holds datasets if there are several regions."""
     tree: Tree
     """What it will be."""
     names: tuple[str, ...]
@@ -46,8 +46,9 @@ class RegionDataset:
         wishes: Wishes,
         asked: set[str],
     ) -> RegionDataset:
-        """A dataset with one array for each region."""
-        if not isinstance(kind, TreeFormat):
+        """A dataset with one array for each region; a single region is an array."""
+        single = len(regions) == 1
+        if not single and not isinstance(kind, TreeFormat):
             holders = [name for name in registry.file_formats() if _holds_trees(name)]
             raise UsageError(
                 f"{target.path}: {len(regions)} regions are a dataset of as many arrays, and {kind.name} holds one; "
@@ -62,12 +63,19 @@ class RegionDataset:
                 wanted = replace(
                     wanted, notes=tuple(note for note in wanted.notes if "longer than the array" not in note)
                 )
-            attributes = {**wanted.attributes, **region.attributes}
+            attributes = wanted.attributes if single else {**wanted.attributes, **region.attributes}
             arrays[region.name] = target_schema(kind, replace(wanted, attributes=attributes), asked, checksum=False)
-        tree = kind.adapt_tree(Tree({"": GroupSchema()}, arrays), asked)
+        tree = Tree({"": GroupSchema()}, arrays)
+        if isinstance(kind, TreeFormat) and not single:
+            tree = kind.adapt_tree(tree, asked)
         for name, table in tree.tables.items():
             raise UsageError(f"{target.path}: {kind.name} cannot hold {name}: {table.why}")
         return cls(target, kind, tree, tuple(arrays))
+
+    @property
+    def trees(self) -> TreeFormat | None:
+        """The format, if the target is a dataset; None for a single array."""
+        return self.format if len(self.names) > 1 and isinstance(self.format, TreeFormat) else None
 
     @property
     def notes(self) -> list[str]:
@@ -90,22 +98,27 @@ class DatasetWriter:
     """Writes the arrays of a dataset in its staging folder."""
 
     def __init__(self, dataset: RegionDataset, staging: Staging) -> None:
-        self._dataset, self._staging = dataset, staging
+        self._dataset = dataset
         self._elsewhere = registry.elsewhere(staging.building)
         self._left: dict[str, tuple[Store, ObjectWriter, int]] = {}
-        path, inner = staging.workspace.array, dataset.target.inner
-        dataset.format.create_tree(path, inner, dataset.tree, **self._elsewhere)
+        self._path, inner = staging.workspace.array, dataset.target.inner
+        if dataset.trees is not None:
+            dataset.trees.create_tree(self._path, inner, dataset.tree, **self._elsewhere)
+        else:
+            self._take(dataset.names[0], dataset.format.create)
 
     def open(self, name: str) -> ObjectWriter:
         """The writer of one array."""
         if name not in self._left:
-            dataset = self._dataset
-            inner = "/".join(part for part in (dataset.target.inner, name) if part)
-            store = dataset.format.reopen(
-                self._staging.workspace.array, inner, dataset.tree.arrays[name], **self._elsewhere
-            )
-            self._left[name] = (store, ObjectWriter(store), store.layout.objects.count)
+            self._take(name, self._dataset.format.reopen)
         return self._left[name][1]
+
+    def _take(self, name: str, opening: Callable[..., Store]) -> None:
+        dataset = self._dataset
+        parts = (dataset.target.inner, name if dataset.trees is not None else "")
+        schema, inner = dataset.tree.arrays[name], "/".join(part for part in parts if part)
+        store = opening(self._path, inner, schema, **self._elsewhere)
+        self._left[name] = (store, ObjectWriter(store), store.layout.objects.count)
 
     def write(self, name: str, number: int, elements: Any) -> None:
         """Write an object of an array; the array is finished with its last one."""
@@ -122,12 +135,12 @@ class DatasetWriter:
                 self.open(name)
                 self._finish(name)
         dataset = self._dataset
-        path = self._staging.workspace.array
-        dataset.format.commit_tree(path, dataset.target.inner, dataset.tree, {}, **self._elsewhere)
+        if dataset.trees is not None:
+            dataset.trees.commit_tree(self._path, dataset.target.inner, dataset.tree, {}, **self._elsewhere)
 
     def _finish(self, name: str) -> None:
         store, writer, _ = self._left.pop(name)
-        writer.sync(self._staging.workspace.array)
+        writer.sync(self._path)
         store.commit()
 
     def abort(self) -> None:
