@@ -17,10 +17,11 @@ of them writes any more, except those that do not answer, which stop by themselv
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from time import perf_counter
 
@@ -161,7 +162,7 @@ class Crew:
         *,
         count: int = 1,
     ) -> list[Measured]:
-        measured, coming = [Measured() for _ in range(count)], iter(shares)
+        measured, coming = [Measured() for _ in range(count)], _with_heirs(shares, self.workers)
         waiting = _Waiting()
         again: list[Share] = []
         losses = 0
@@ -241,6 +242,16 @@ class Crew:
                 again.append(share)
                 return False
         return True
+
+
+def _with_heirs(shares: Iterable[Share], workers: int) -> Iterator[Share]:
+    """The shares: each leaves its memory to another one, except the last of each worker, so that none keeps it."""
+    held: deque[Share] = deque()
+    for share in shares:
+        held.append(share)
+        if len(held) > workers:
+            yield replace(held.popleft(), leaves=True)
+    yield from held
 
 
 class _Waiting:

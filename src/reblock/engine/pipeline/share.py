@@ -110,6 +110,8 @@ class Share:
     """Where the caller runs."""
     run: str
     """The name of the run, by which its workers are told to stop."""
+    leaves: bool = False
+    """Whether it leaves its memory to another share of the pass."""
 
     @property
     def name(self) -> str:
@@ -170,19 +172,22 @@ class _Keeping:
         self._timer: Timer | None = None
 
     @contextmanager
-    def of(self, run: str) -> Iterator[SpareMemory]:
-        """The memory that shares of a run have left; only one share uses it at a time."""
+    def of(self, share: Share) -> Iterator[SpareMemory]:
+        """The memory that shares of the same run have left; only one share uses it at a time."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._run != run:
+        if self._run != share.run:
             self._spare.clear()
-        self._run = run
+        self._run = share.run
         try:
             yield self._spare
         finally:
-            self._timer = Timer(_KEEP_SECONDS, self._forget)
-            self._timer.daemon = True
-            self._timer.start()
+            if share.leaves:
+                self._timer = Timer(_KEEP_SECONDS, self._forget)
+                self._timer.daemon = True
+                self._timer.start()
+            else:
+                self._spare.clear()
 
     def _forget(self) -> None:
         with _ALONE:
@@ -210,7 +215,7 @@ def perform(share: Share, around: Around = no_context) -> Delivery:
         raise UsageError(
             f"a worker on {here.host} has reblock {here.version}, the run began with {share.caller.version}"
         )
-    with _ALONE, _no_collection(), _KEEPING.of(share.run) as spare:
+    with _ALONE, _no_collection(), _KEEPING.of(share) as spare:
         return _perform(share, here, spare, around)
 
 
