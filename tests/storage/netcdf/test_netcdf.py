@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import zarr
 
 import reblock
 from netcdf_files import copy, differences
-from reblock.errors import FormatError, StorageError, UsageError
+from reblock.errors import FormatError, ReblockError, StorageError, UsageError
 from reblock.model.dataset import Dimension, GroupSchema, Tree
 from reblock.model.schema import Schema
 from reblock.storage import registry
@@ -178,6 +179,46 @@ def test_a_variable_that_is_shorter_than_its_dimension_is_named(tmp_path: Path) 
     assert "its axis 't' has 2 of 3 elements" in tree.tables["short"].why
     with pytest.raises(FormatError, match="has 2 of 3 elements"):
         FORMAT.open(str(path), "short")
+
+
+@pytest.mark.parametrize("name", ["none", "filled", "text", "nothing"])
+def test_a_variable_that_was_never_written_is_fill(tmp_path: Path, name: str) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("t", None)
+        file.createDimension("u", None)
+        file.createDimension("x", 3)
+        file.createVariable("t", "f8", ("t",))[:] = range(5)
+        file.createVariable("none", "f4", ("t", "x"), zlib=True, chunksizes=(2, 3)).units = "m"
+        file.createVariable("filled", "i2", ("x", "t"), fill_value=-5)
+        file.createVariable("text", "S1", ("t",))
+        file.createVariable("nothing", "u8", ("t", "u"))
+    for other in ("b.nc", "b.zarr", "b.h5"):
+        reblock.repartition(tmp_path / "a.nc", tmp_path / other)
+        assert reblock.verify(tmp_path / "a.nc", tmp_path / other).equal
+    with netCDF4.Dataset(tmp_path / "a.nc") as file, netCDF4.Dataset(tmp_path / "b.nc") as made:
+        for one in (file, made):
+            one[name].set_auto_mask(False)
+            one[name].set_auto_chartostring(False)
+        assert made[name].shape == file[name].shape
+        assert made[name][:].tobytes() == file[name][:].tobytes()
+        assert zarr.open_array(tmp_path / "b.zarr" / name)[...].tobytes() == file[name][:].tobytes()
+    array = reblock.open(f"{tmp_path / 'a.nc'}::{name}")
+    assert pickle.loads(pickle.dumps(array.store)).schema.shape == array.shape
+    if array.size:
+        with pytest.raises(ReblockError, match="missing"):
+            reblock.repartition(array, tmp_path / "c.zarr", on_missing="error")
+
+
+def test_months_that_were_never_written_are_joined(tmp_path: Path) -> None:
+    for number in range(2):
+        with netCDF4.Dataset(tmp_path / f"a{number}.nc", "w") as file:
+            file.createDimension("t", None)
+            file.createVariable("t", "f8", ("t",))[:] = [2 * number, 2 * number + 1]
+            made = file.createVariable("v", "i4", ("t",), zlib=True, fill_value=-1)
+            if number:
+                made[:] = [7, 8]
+    reblock.repartition(str(tmp_path / "a*.nc"), tmp_path / "b.zarr", concat="t")
+    assert zarr.open_array(tmp_path / "b.zarr" / "v")[...].tolist() == [-1, -1, 7, 8]
 
 
 def test_the_only_variable_may_be_an_enumeration(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from reblock.storage.netcdf.nc4_adapt import adapt_array, adapt_tree
 from reblock.storage.netcdf.nc4_add import add_variable, places_in_file
 from reblock.storage.netcdf.nc4_create import create_file
 from reblock.storage.netcdf.nc4_tree import Survey, read_survey
+from reblock.storage.netcdf.unwritten import UnwrittenStore
 from reblock.storage.trees import is_new_name
 
 #: Bytes at the beginning of a file in which the NetCDF library has its mark.
@@ -95,6 +96,9 @@ class NetcdfTree:
     def array(self, name: str) -> Store:
         if name not in self.tree.arrays:
             raise UsageError(f"{self.location}: there is no array {show(name)} that can be cut")
+        if name in self.survey.unwritten:
+            inner = f"{self.inner}/{name}" if self.inner else name
+            return UnwrittenStore(self.path, inner, self.tree.arrays[name], self.roots, self.medium)
         store, schema = self._open(name), self.tree.arrays[name]
         if store.schema.shape != schema.shape or store.schema.dtype != schema.dtype:
             raise CorruptError(f"{self.location}: {name} has changed since the file was opened")

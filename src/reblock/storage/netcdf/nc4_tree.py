@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from reblock.model.dataset import Dimension, GroupSchema, TableSchema, Tree
 from reblock.model.roots import Roots
 from reblock.model.schema import NO_RECORD, Record, Schema
 from reblock.storage.checks import check_chunks, check_shape
-from reblock.storage.conventions import is_tie, tie_note
+from reblock.storage.conventions import FILL_VALUE, fill_attribute, is_tie, tie_note
 from reblock.storage.hdf5.metadata import Stored, describe
 from reblock.storage.hdf5.sandbox.wire import unpack
 from reblock.storage.hdf5.tree import dtype_of
@@ -25,6 +27,7 @@ from reblock.storage.netcdf.marks import (
     SharedAxis,
     find_dimension,
 )
+from reblock.storage.netcdf.nc4_adapt import DEFAULT_FILL
 from reblock.storage.records import record_from_json
 
 _SCALE = b"DIMENSION_SCALE"
@@ -50,6 +53,8 @@ class Survey:
     """The record of the run that made it."""
     stored: Mapping[str, tuple[Schema, Stored]] = field(default_factory=dict, repr=False)
     """What HDF5 says of the datasets of variables whose bytes are read without it."""
+    unwritten: frozenset[str] = frozenset()
+    """Names of the variables along unlimited dimensions of which nothing was ever written."""
 
 
 class _Scale:
@@ -89,6 +94,7 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
     arrays: dict[str, Schema] = {}
     tables: dict[str, TableSchema] = {}
     stored: dict[str, tuple[Schema, Stored]] = {}
+    unwritten: set[str] = set()
     for node in datasets:
         if node["name"] not in names:
             continue
@@ -99,6 +105,8 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
         schema = _schema(node, values[node["name"]], axes[node["name"]], places, path, told, why)
         if isinstance(schema, Schema):
             arrays[name] = schema
+            if schema.shape != tuple(node["shape"]):
+                unwritten.add(name)
         else:
             tables[name] = schema
     ordered = sorted(places.values(), key=lambda one: one.number)
@@ -117,6 +125,7 @@ def read_survey(nodes: Sequence[Mapping[str, Any]], path: str, inner: str, size:
         {name: f"{prefix}{stored}" for stored, name in names.items()},
         next((record_from_json(node["record"]) for node in nodes if node["name"] == ""), NO_RECORD),
         stored,
+        frozenset(unwritten),
     )
 
 
@@ -204,17 +213,34 @@ def _schema(
     attributes = without_marks(values)
     schema = None if told is None else told[0]
     if named and not why:
-        for axis, found in zip(named, shape, strict=True):
-            place = find_dimension(places, group, axis)
-            if place is not None and place.dimension.length != found:
-                words = _SHORT if found < place.dimension.length else _LONG
-                why = words.format(axis=axis, found=found, length=place.dimension.length)
+        shared = [find_dimension(places, group, axis) for axis in named]
+        lengths = tuple(n if one is None else one.dimension.length for n, one in zip(shape, shared, strict=True))
+        if schema is not None and not prod(shape) and all(map(le, shape, lengths)):
+            schema = _unwritten(schema, attributes, lengths)
+            shape = lengths
+        for axis, found, length in zip(named, shape, lengths, strict=True):
+            if length != found:
+                why = (_SHORT if found < length else _LONG).format(axis=axis, found=found, length=length)
     if node["lost"] and not why:
         why = _LOST
     if schema is None or why:
         return _table(node, shape, attributes, named, why, f"{path}::{node['name']}")
     axes = named if named or any(scales) else schema.axes
     return replace(schema, attributes=attributes, axes=axes, netcdf=True, notes=_kept_notes(schema.notes))
+
+
+def _unwritten(schema: Schema, attributes: Mapping[str, Any], shape: tuple[int, ...]) -> Schema:
+    """A variable without elements, with the lengths that its dimensions have: the library reads fill everywhere."""
+    if schema.shape == shape:
+        return schema
+    dtype = schema.dtype
+    fill = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
+    if fill is None:
+        fill = np.array(DEFAULT_FILL[dtype.str[1:]], dtype.newbyteorder("="))[()]
+    chunks = tuple(
+        min(cut, max(n, 1)) if isinstance(cut, int) else cut for cut, n in zip(schema.chunks, shape, strict=True)
+    )
+    return replace(schema, shape=shape, chunks=chunks, fill_value=fill)
 
 
 def _table(
