@@ -125,9 +125,36 @@ def scaling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if (pair := slope_and_intercept(attributes.get(NIFTI_HEADER))) is not None:
         found["slope and intercept"] = pair
-    if all(name in attributes for name in MINC_RANGES):
+    if has_ranges(attributes):
         found |= {name: attributes.get(name) for name in (*MINC_RANGES, "image:valid_range")}
     return found
+
+
+def has_ranges(attributes: Mapping[str, Any]) -> bool:
+    """Whether there are real ranges of MINC."""
+    return all(name in attributes for name in MINC_RANGES)
+
+
+def slope_of_minc(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[float, float] | None:
+    """Slope and intercept of the one real range of all slices; None if there is none, or if slices differ."""
+    low, high = (_one_number(attributes.get(name)) for name in MINC_RANGES)
+    if dtype.kind not in "iu" or low is None or high is None:
+        return None
+    info = np.iinfo(dtype)
+    valid = array_in(attributes.get("image:valid_range", [info.min, info.max]))
+    if valid is None or valid.shape != (2,) or not valid[0] < valid[1]:
+        return None
+    slope = (high - low) / float(valid[1] - valid[0])
+    pair = slope, low - slope * float(valid[0])
+    return pair if slope and np.isfinite(pair).all() else None
+
+
+def _one_number(value: Any) -> float | None:
+    """The number that all elements of an attribute are; None if it has none, or different ones."""
+    numbers = np.array([value], np.float64) if isinstance(value, _NUMBER) else array_in(value)
+    if numbers is None or not numbers.size or (numbers != numbers.flat[0]).any():
+        return None
+    return float(numbers.flat[0])
 
 
 def _crop_minc(kept: dict[str, Any], names: Sequence[str], region: Box) -> None:

@@ -57,3 +57,33 @@ def test_files_with_other_ranges_are_not_joined(tmp_path: Path) -> None:
     make(tmp_path / "b.mnc", 2, records=False)
     with pytest.raises(FormatError, match=r"image-min .*do not mean the same"):
         reblock.repartition(f"{tmp_path}/?.mnc", tmp_path / "y.zarr", concat="time")
+
+
+# ---------------------------------------------------------------- real values
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4"])
+@pytest.mark.parametrize("scaling", [(0.5, 10), (-2, 3)])
+def test_nifti_and_minc_have_the_same_real_values(scaling: tuple[float, float], dtype: str, tmp_path: Path) -> None:
+    image = nibabel.Nifti1Image(np.arange(60).reshape(3, 4, 5).astype(dtype), np.eye(4))
+    image.header.set_slope_inter(*scaling)
+    nibabel.save(image, tmp_path / "x.nii")
+    reblock.repartition(tmp_path / "x.nii", tmp_path / "x.mnc")
+    wanted = nibabel.load(tmp_path / "x.nii").get_fdata()
+    assert np.allclose(nibabel.load(tmp_path / "x.mnc").get_fdata(), wanted)
+    reblock.repartition(tmp_path / "x.mnc", tmp_path / "y.nii")
+    assert (tmp_path / "y.nii").read_bytes() == (tmp_path / "x.nii").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["minc1_1_scale.mnc", "minc2_1_scale.mnc"])
+def test_one_range_becomes_a_slope(name: str, tmp_path: Path) -> None:
+    reblock.repartition(DATA / name, tmp_path / "y.nii")
+    assert np.allclose(nibabel.load(tmp_path / "y.nii").get_fdata(), nibabel.load(DATA / name).get_fdata())
+
+
+def test_scalings_that_cannot_be_kept_are_noted(tmp_path: Path) -> None:
+    report = reblock.repartition(DATA / "tiny.mnc", tmp_path / "y.nii")
+    assert any("NIfTI has one slope" in note for note in report.notes)
+    image = nibabel.Nifti1Image(np.zeros((3, 4, 5), "f4"), np.eye(4))
+    image.header.set_slope_inter(2, 0)
+    nibabel.save(image, tmp_path / "x.nii")
+    report = reblock.repartition(tmp_path / "x.nii", tmp_path / "y.mnc")
+    assert any("MINC scales integers only" in note for note in report.notes)

@@ -21,7 +21,7 @@ from reblock.storage.minc.variables import (
     check_ranges,
     plain,
 )
-from reblock.storage.nifti_fields import NIFTI_HEADER
+from reblock.storage.nifti_fields import NIFTI_HEADER, slope_and_intercept
 from reblock.storage.space import AFFINE, SPATIAL, affine_in, steps_of
 
 #: Types that libminc reads.
@@ -65,7 +65,10 @@ def adapt_schema(schema: Schema, asked: Collection[str]) -> Schema:
     variables = Variables.from_flat({name: plain(value) for name, value in made.attributes.items()})
     _set_space(variables, schema, axes)
     _set_dimensions(variables, schema.shape, axes)
-    _set_image(variables, made.dtype, axes)
+    scaling = slope_and_intercept(variables.attributes.get(NIFTI_HEADER)) or (1.0, 0.0)
+    if made.dtype.kind == "f" and scaling != (1.0, 0.0):
+        notes = [*notes, "slope and intercept of the NIfTI header are not applied: MINC scales integers only"]
+    _set_image(variables, made.dtype, axes, scaling)
     if problem := next(check_ranges(variables, schema.shape, axes), None):
         raise UsageError(
             f"MINC scales slices along the slowest axes: {problem}; transpose so that they are first again, or "
@@ -133,8 +136,8 @@ def _set_dimensions(variables: Variables, shape: tuple[int, ...], axes: tuple[st
             variable.value = None
 
 
-def _set_image(variables: Variables, dtype: np.dtype[Any], axes: tuple[str, ...]) -> None:
-    """The image's own attributes; without a real range, stored values are the real ones."""
+def _set_image(variables: Variables, dtype: np.dtype[Any], axes: tuple[str, ...], scaling: tuple[float, float]) -> None:
+    """The image's own attributes; without a real range, it follows from slope and intercept of a NIfTI header."""
     image = variables.of(IMAGE)
     info: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
     bounds = np.array([float(info.min), float(info.max)])
@@ -143,7 +146,7 @@ def _set_image(variables: Variables, dtype: np.dtype[Any], axes: tuple[str, ...]
     kept = {} if "vartype" in image.attributes else usual
     image.attributes = {**kept, **image.attributes, "dimorder": ",".join(axes)}
     if variables.of(IMAGE_MIN).value is None and variables.of(IMAGE_MAX).value is None:
-        low, high = (bounds if dtype.kind in "iu" else np.array([0.0, 1.0])).tolist()
+        low, high = (bounds * scaling[0] + scaling[1] if dtype.kind in "iu" else np.array([0.0, 1.0])).tolist()
         image.attributes["valid_range"] = bounds
         variables.of(IMAGE_MIN).value, variables.of(IMAGE_MAX).value = np.float64(low), np.float64(high)
     for name in (IMAGE_MIN, IMAGE_MAX):

@@ -28,7 +28,7 @@ from reblock.storage.nifti.header import (
     parse_header,
     preamble_in,
 )
-from reblock.storage.space import AFFINE, affine_in, affine_of_minc
+from reblock.storage.space import AFFINE, affine_in, affine_of_minc, has_ranges, slope_of_minc
 
 #: Elements begin at a multiple of this.
 _ALIGNMENT = 16
@@ -109,6 +109,12 @@ def _preamble(schema: Schema, notes: list[str]) -> bytes:
     found = _given(schema, notes)
     code = _code(schema.dtype, found[0] if found else None)
     if found is None:
+        if (
+            schema.dtype.kind in "iu"
+            and has_ranges(schema.attributes)
+            and not slope_of_minc(schema.attributes, schema.dtype)
+        ):
+            notes.append("slices have real ranges of their own, NIfTI has one slope: its values are the stored ones")
         version = 1 if max(schema.shape) <= MAX_LENGTH else 2
         fields, rest = _new_fields(version, schema), bytes(4)
     else:
@@ -168,7 +174,7 @@ def _new_fields(version: int, schema: Schema) -> Any:
     _set_shape(fields, schema.shape)
     fields["datatype"], fields["bitpix"] = code_of(schema.dtype), 8 * schema.dtype.itemsize
     # 1 = no scaling; 0 would mean the same, and some programs divide by it.
-    fields["scl_slope"], fields["scl_inter"] = 1, 0
+    fields["scl_slope"], fields["scl_inter"] = slope_of_minc(schema.attributes, schema.dtype) or (1, 0)
     fields["xyzt_units"] = 0
     return fields
 
