@@ -28,6 +28,7 @@ from __future__ import annotations
 import errno as _errno
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 #: The character around a mark in a message; no other text contains it.
@@ -44,6 +45,16 @@ def options(*names: str) -> str:
     """Mark several options in a message."""
     *first, last = map(option, names)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def either(words: Sequence[str]) -> str:
+    """Words to choose from, in a message.
+
+    >>> either(["time", "seeks", "bytes"]), either(["fill", "error"])
+    ('time, seeks or bytes', 'fill or error')
+    """
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def command(name: str, *arguments: str) -> str:

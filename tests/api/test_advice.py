@@ -225,7 +225,7 @@ def test_the_command_names_the_disks_of_the_source(tmp_path: Path, monkeypatch: 
         ({"access": "maps", "log": "x"}, "give access or log, not both"),
         ({"access": "maps", "copies": 2}, "2 copies for 1 classes"),
         ({"access": "maps", "copies": 0}, "at least 1, not 0"),
-        ({"access": "maps", "objective": "seeks"}, "objective must be time or blocks or bytes or requests"),
+        ({"access": "maps", "objective": "seeks"}, "objective must be time, blocks, bytes or requests"),
         ({"access": "maps", "block_size": "0"}, "a size above 0 or a range"),
         ({"access": "maps", "block_size": "2MiB:1MiB"}, "a size above 0 or a range"),
         ({"access": "maps", "block_size": "2:"}, "cannot read the size"),

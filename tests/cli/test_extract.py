@@ -59,7 +59,7 @@ def test_a_dry_run_writes_nothing(ask: Ask, source: np.ndarray[Any, Any]) -> Non
         (["x.txt", "--sphere", "1,1,1,1", "--as", "table"], "a table ends in .csv, .npz, .parquet"),
         (["x.csv::y", "--sphere", "1,1,1,1", "--as", "table"], "leave out ::y"),
         (["a b.zarr", "--sphere", "1,1,1,1", "--sphere", "5,5,5,1"], "overlap"),
-        (["x.csv", "--sphere", "1,1,1,1", "--as", "chart"], "--as must be array or table or values"),
+        (["x.csv", "--sphere", "1,1,1,1", "--as", "chart"], "--as must be array, table or values"),
         (["nowhere/x.csv", "--sphere", "1,1,1,1", "--as", "table"], "nowhere"),
         (["x.zarr", "--sphere", "9,9,5,9", "--sphere", "5,5,5,1", "--memory", "40KiB"], "needs at least"),
     ],

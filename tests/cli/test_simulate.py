@@ -48,8 +48,10 @@ def test_failures_and_hot_spots_are_shown(call: Callable[..., Any], ask: Callabl
 
 def test_mistakes_are_errors_in_one_line(call: Callable[..., Any], ask: Callable[..., Any], here: Path) -> None:
     ask("plan", *SHAPES, "--save", "p.json")
+    (here / "x.npy").write_bytes(b"\x93NUMPY")
     for words, says in (
         (("nowhere.json",), "nowhere.json"),
+        (("x.npy",), "x.npy is not a plan file: not valid JSON"),
         (("p.json", "--workers", "0"), "--workers 0: use 1 to 100,000 workers"),
         (("p.json", "--stragglers", "x"), "--stragglers x: use none, lognormal:SIGMA"),
         (("p.json", "--device", "cloud"), "unknown device"),

@@ -175,7 +175,7 @@ def _reading(path: Where) -> Iterator[dict[str, Any]]:
     except DiskError:
         raise
     except FormatError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{where} is not a plan file: {str(error).removeprefix(f'{where}: ')}") from error
     except (UsageError, InfeasibleError) as error:
         raise UsageError(f"the plan in {where} cannot be used: {error.message}") from error
 

@@ -11,7 +11,7 @@ import numpy as np
 from reblock.advisor.proportional import dividing, proportional
 from reblock.api.conversion import converted_schema, parse_dtype
 from reblock.engine import View
-from reblock.errors import UsageError, option
+from reblock.errors import UsageError, either, option
 from reblock.geometry import Grid
 from reblock.geometry.chunk_order import parse_chunk_order
 from reblock.geometry.grid import Cut, chunk_text
@@ -277,5 +277,5 @@ def is_strict(on_missing: str) -> bool:
 def one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
     """The value, if it is one of those allowed."""
     if value not in allowed:
-        raise UsageError(f"{what} must be {' or '.join(allowed)}, not {value!r}")
+        raise UsageError(f"{what} must be {either(allowed)}, not {value!r}")
     return value

@@ -20,7 +20,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from reblock.errors import UsageError
+from reblock.errors import UsageError, either
 from reblock.geometry.grid import inverse
 from reblock.geometry.notation import Order, parse_order
 
@@ -38,7 +38,7 @@ def parse_chunk_order(order: Order, ndim: int, names: Sequence[str] | None = Non
     try:
         axes = parse_order(order, ndim, names)
     except UsageError as error:
-        raise UsageError(f"the order of chunks is {' or '.join(CURVES)}, or a list of axes: {error.message}") from None
+        raise UsageError(f"the order of chunks is {either(CURVES)}, or a list of axes: {error.message}") from None
     return "" if axes == tuple(range(ndim)) else ",".join(map(str, axes))
 
 

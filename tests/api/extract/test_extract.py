@@ -325,7 +325,7 @@ def test_too_little_memory_is_refused_with_the_least_that_would_do(tmp_path: Pat
         ({"sphere_files": ["empty.csv"]}, "no spheres"),
         ({"sphere_files": ["names.csv"]}, "cannot name a region"),
         ({"sphere_files": ["twice.csv"]}, "two regions have the name 'a'"),
-        ({"regions": ["1:2"], "result": "picture"}, "must be array or table or values"),
+        ({"regions": ["1:2"], "result": "picture"}, "must be array, table or values"),
         ({"regions": ["1:2"], "outside": "no"}, "must be keep or fill"),
     ],
 )

@@ -21,6 +21,7 @@ from functools import cached_property
 
 from reblock.errors import CorruptError, ExternalError, FormatError, UsageError, option
 from reblock.geometry import Grid
+from reblock.geometry.grid import chunk_text
 from reblock.geometry.placement import AssignOne
 from reblock.model.change import Change
 from reblock.model.codec import Codec
@@ -44,6 +45,7 @@ from reblock.storage.media.small import check_folder, exists, is_file, new_folde
 from reblock.storage.npy_header import adapt_order, header_of, read_header
 from reblock.storage.patches import part_schema
 from reblock.storage.roots import FileRoots
+from reblock.storage.unencoded import refuse_encoding
 
 
 @dataclass(frozen=True)
@@ -265,14 +267,12 @@ class BlocksFormat:
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):
             raise UsageError(f"{self.name}: {problem}")
-        for field, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
-            if value and field in asked:
-                raise UsageError(f"{self.name} are raw files: {field} {getattr(schema, field)} not possible; try zarr")
+        refuse_encoding(schema, asked, f"{self.name} are raw files", "zarr")
         order, notes = self._order(schema, asked)
         if schema.codec:
             notes.append(f"codec {schema.codec} is not kept: {self.name} are not encoded")
         if schema.shards is not None:
-            notes.append(f"shards {schema.shards} are not kept: each chunk is a file")
+            notes.append(f"shards {chunk_text(schema.shards)} are not kept: each chunk is a file")
         found, ties = without_ties(schema.attributes)
         found, singles = with_singles(found, netcdf=schema.netcdf)
         kept, changed = attributes.to_json(found)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reblock.errors import FormatError, UsageError, option
+from reblock.errors import FormatError, UsageError, either, option
 from reblock.geometry import Grid
 from reblock.model.medium import FILE, Medium
 from reblock.model.roots import Roots
@@ -79,7 +79,7 @@ def find_blocks(
     else:
         names = [name for name in names if pattern.match(name, pattern.ndim or name.count("_") + 1) is not None]
     if not names:
-        said = f"match {pattern.text}" if pattern else f"end in {' or '.join(files.suffixes)}"
+        said = f"match {pattern.text}" if pattern else f"end in {either(files.suffixes)}"
         raise FormatError(f"{folder}: no block files: none of its files {said}")
     blocks = _open_all(folder, names, files, roots, medium)
     first = blocks[0]

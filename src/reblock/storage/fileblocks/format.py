@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from reblock.errors import ExternalError, FormatError, UsageError
 from reblock.geometry import Grid
+from reblock.geometry.grid import chunk_text
 from reblock.model.codec import Codec
 from reblock.model.layout import Layout
 from reblock.model.medium import FOLDER, Medium
@@ -38,6 +39,7 @@ from reblock.storage.library import LibraryArray
 from reblock.storage.media.files import disk_errors
 from reblock.storage.media.local import LOCAL, draft_name
 from reblock.storage.media.small import check_folder, exists, is_file, new_folder
+from reblock.storage.unencoded import refuse_encoding
 
 #: The most different shapes of blocks.
 _MOST_SHAPES = 4096
@@ -109,9 +111,7 @@ class FileBlocksFormat:
         if problem := dtype_problem(schema.dtype):
             raise UsageError(f"{self.name}: {problem}")
         self.pattern.check_axes(schema.ndim)
-        for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
-            if value and name in asked:
-                raise UsageError(f"{_NAME} are raw files: {name} {getattr(schema, name)} not possible; try zarr")
+        refuse_encoding(schema, asked, f"{_NAME} are raw files", "zarr")
         grid = Grid.of(schema.shape, schema.chunks)
         notes = []
         block = block_schema(grid.largest, schema.dtype, schema.order)
@@ -133,7 +133,7 @@ class FileBlocksFormat:
         if schema.codec:
             notes.append(f"codec {schema.codec} is not kept: {_NAME} are not encoded")
         if schema.shards is not None:
-            notes.append(f"shards {schema.shards} are not kept: each chunk is a file")
+            notes.append(f"shards {chunk_text(schema.shards)} are not kept: each chunk is a file")
         found, ties = without_ties(schema.attributes)
         found, singles = with_singles(found, netcdf=schema.netcdf)
         kept, changed = attributes.to_json(found)

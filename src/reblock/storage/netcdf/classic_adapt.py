@@ -23,6 +23,7 @@ from reblock.storage.netcdf.dimensions import name_axes, usable_axes
 from reblock.storage.netcdf.names import part_problem
 from reblock.storage.netcdf.times import times_as_integers
 from reblock.storage.trees import adapt_arrays, check_names
+from reblock.storage.unencoded import refuse_encoding
 
 _HELD = "integers of 1 to 8 bytes, floats of 4 and 8 bytes, and single characters (S1)"
 
@@ -48,9 +49,7 @@ def _adapt_variable(schema: Schema, asked: Collection[str]) -> Schema:
     if schema.ndim > MAX_RANK:
         raise UsageError(f"NetCDF-3 files of reblock have at most {MAX_RANK} axes, not {schema.ndim}")
     straight = tuple(range(schema.ndim))
-    for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
-        if value and name in asked:
-            raise UsageError(f"NetCDF-3 holds raw arrays: {name} {getattr(schema, name)} is not possible; try netcdf")
+    refuse_encoding(schema, asked, "NetCDF-3 holds raw arrays", "netcdf")
     if "order" in asked and schema.order != straight:
         raise UsageError(f"NetCDF-3 stores the last axis fastest: not in axis order {schema.order}; transpose instead")
     attributes, notes = adapt_attributes(schema.attributes, dtype, classic=True)

@@ -29,6 +29,7 @@ from reblock.storage.media.local import LOCAL
 from reblock.storage.media.small import is_file, read_head
 from reblock.storage.npy.library import open_with_numpy
 from reblock.storage.npy_header import MAGIC, adapt_order, header_of, read_header
+from reblock.storage.unencoded import refuse_encoding
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,7 @@ class NpyFormat:
     def adapt(self, schema: Schema, asked: Collection[str]) -> Schema:
         if problem := dtype_problem(schema.dtype):
             raise UsageError(f"npy: {problem}")
-        for name, value in (("codec", bool(schema.codec)), ("shards", schema.shards is not None)):
-            if value and name in asked:
-                raise UsageError(f"npy holds one raw array: {name} {getattr(schema, name)} is not possible; try zarr")
+        refuse_encoding(schema, asked, "npy holds one raw array", "zarr")
         order, notes = adapt_order(schema, asked, "npy holds", "rawblocks")
         whole = _one_chunk(schema.shape)
         if "chunks" in asked and Grid.of(schema.shape, schema.chunks).count > 1:

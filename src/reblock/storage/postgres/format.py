@@ -204,7 +204,7 @@ class PostgresFormat:
         if schema.shards is not None:
             if "shards" in asked:
                 raise UsageError(f"{self.name}: each chunk is a row, so shards are not possible")
-            notes.append(f"shards {schema.shards} are not kept: each chunk is a row")
+            notes.append(f"shards {chunk_text(schema.shards)} are not kept: each chunk is a row")
         axes = schema.axes
         if axes is not None and not all(is_text(name) and "\0" not in name for name in axes):
             notes.append(f"axis names {show(axes)} are not kept: a database has no such text")
