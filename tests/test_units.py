@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reblock.errors import UsageError
-from reblock.units import format_count, format_seconds, format_size, parse_size
+from reblock.units import exact_size, format_count, format_seconds, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,12 @@ def test_seconds(seconds: float, text: str) -> None:
 
 def test_count() -> None:
     assert format_count(1234567) == "1,234,567"
+
+
+@given(st.integers(0, 1 << 60))
+def test_an_exact_size_is_not_rounded(size: int) -> None:
+    assert parse_size(exact_size(size)) == size
+
+
+def test_an_exact_size_has_the_largest_unit() -> None:
+    assert [exact_size(size) for size in (4 << 30, 1536 << 20, 96 << 10, 1000)] == ["4GiB", "1536MiB", "96KiB", "1000"]

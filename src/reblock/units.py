@@ -50,6 +50,18 @@ def format_size(size: float) -> str:
     return f"{size:.{digits}f} {name}"
 
 
+def exact_size(size: int) -> str:
+    """A size as options take it, without rounding.
+
+    >>> exact_size(4 << 30), exact_size(1_000_000)
+    ('4GiB', '1000000')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size and size % (1 << power) == 0:
+            return f"{size >> power}{unit}"
+    return str(size)
+
+
 def format_seconds(seconds: float) -> str:
     """A duration for people."""
     if seconds < 0.001:

@@ -10,10 +10,12 @@ from reblock.engine import Report
 from reblock.engine.dataset_report import DatasetReport
 from reblock.render.columns import fields, plain
 from reblock.render.text import note_lines, plural
-from reblock.units import format_count, format_seconds, format_size
+from reblock.units import exact_size, format_count, format_seconds, format_size
 
 #: The most members that are named.
 MANY_MEMBERS = 12
+#: Options that are sizes.
+_SIZES = ("memory", "scratch_limit")
 
 
 def unfinished(target: str, found: Mapping[str, Any] | None) -> str:
@@ -58,6 +60,9 @@ def _words(options: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, bool):
             yield option if value else option.replace("--", "--no-")
             continue
+        if name in _SIZES and isinstance(value, int):
+            yield f"{option} {exact_size(value)}"
+            continue
         for one in value if isinstance(value, list) else [value]:
             yield f"{option} {shlex.quote(str(one.get('name') if isinstance(one, Mapping) else one))}"
 
@@ -67,9 +72,6 @@ def removed(target: str, paths: Sequence[str]) -> str:
     if not paths:
         return plain(f"{target}: no unfinished run, nothing was removed")
     return "\n".join([plain(f"{target}: removed"), *(f"  {plain(path)}" for path in paths)])
-
-
-# ---------------------------------------------------------------- the problem
 
 
 def _members(members: Sequence[Mapping[str, Any]]) -> str:
