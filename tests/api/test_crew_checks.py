@@ -66,6 +66,15 @@ def test_workers_that_cannot_do_it(source: Path, tmp_path: Path, changes: dict[s
     assert os.listdir(tmp_path) == []
 
 
+def test_a_worker_in_another_folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path would lead elsewhere."""
+    monkeypatch.chdir(source.parent)
+    job = reblock.plan(source.name, tmp_path / "a.zarr", chunks=(16, 20, 16))
+    with pytest.raises(UsageError, match=f"works in /elsewhere, .* such as {source}"):
+        reblock.run(job, executor=Answering(folder="/elsewhere"))
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_dask_worker_with_less_memory_than_a_task_needs() -> None:
     workers = {"tcp://a:1": {"memory_limit": 10**9, "metrics": {"memory": 2 * 10**8}}, "tcp://b:1": {"memory_limit": 0}}
     check_memory(workers, 5 * 10**8, 0.8)

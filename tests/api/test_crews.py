@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 import reblock
+from reblock.api.dask_crew import DaskExecutor
 from reblock.errors import ReblockError, UsageError
 from reblock.storage.media.memory import MEMORY
 
@@ -168,6 +171,48 @@ def test_wrong_crews(
     with pytest.raises(UsageError, match=words):
         reblock.run(job, **options)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("greeting", "words"), [(b"", "does not answer"), (b"SSH-2.0-OpenSSH\r\n", "no Dask scheduler")]
+)
+def test_what_listens_but_is_no_scheduler(
+    source: Path, tmp_path: Path, greeting: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask itself would wait for its greeting forever."""
+    monkeypatch.setattr("reblock.api.crews._TIMEOUT_SECONDS", 0.5)
+    job = reblock.plan(source, tmp_path / "a.zarr", chunks=(16, 20, 16))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            with server.accept()[0] as connection, suppress(ConnectionError):
+                connection.sendall(greeting)
+                connection.recv(1)
+
+        thread = Thread(target=greet)
+        thread.start()
+        with pytest.raises(UsageError, match=words):
+            reblock.run(job, cluster=f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+
+def test_a_login_in_the_address_of_a_cluster_is_not_shown(source: Path, tmp_path: Path) -> None:
+    job = reblock.plan(source, tmp_path / "a.zarr", chunks=(16, 20, 16))
+    for address in ("tcp://me:secret@127.0.0.1", "me://me:secret@127.0.0.1:1"):
+        with pytest.raises(UsageError, match="HOST:PORT") as caught:
+            reblock.run(job, cluster=address)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_scheduler_that_is_away_when_the_run_is_stopped() -> None:
+    class Away:
+        status = "closed"
+
+        def scheduler_info(self, **_: int) -> dict[str, Any]:
+            return {"workers": {}}
+
+    with pytest.raises(KeyboardInterrupt):
+        DaskExecutor(Away()).renew(lambda: True)
 
 
 # ---------------------------------------------------------------- runs that are stopped

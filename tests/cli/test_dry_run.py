@@ -248,3 +248,28 @@ def test_nothing_is_opened_for_writing(here: Path, command: list[str], target: s
     assert sum("O_RDONLY" in line for line in lines) > 10
     writing = [line for line in lines if not re.search(r"\bopen(at)?\(.*\bO_RDONLY\b(?!.*O_CREAT)", line)]
     assert [line for line in writing if "/dev/null" not in line and "/dev/shm" not in line] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["y.nii.gz", "--workers", "2"],
+        ["y.h5", "--chunks", "5,5", "--codec", "gzip:1", "--array-task", "0/2"],
+        ["y.zarr", "--chunks", "5,5", "--workers", "2", "--cluster", "local:2"],
+        ["y.zarr", "--chunks", "5,5", "--workers", "2", "--array-task", "0/2"],
+    ],
+)
+def test_what_processes_cannot_share(call: Call, here: Path, words: list[str]) -> None:
+    before = snapshot(here)
+    for more in ([], ["--dry-run"]):
+        result = call("run", "x.npy", *words, *more)
+        assert result.exit_code == 1
+        assert (
+            "only one process can write" in result.stderr or "give one" in result.stderr or "leave out" in result.stderr
+        )
+    assert snapshot(here).keys() == before.keys()
+
+
+def test_what_processes_can_share(call: Call) -> None:
+    for words in (["y.h5", "--codec", "none"], ["y.npy"], ["y.zarr", "--codec", "zstd:1"]):
+        assert call("run", "x.npy", *words, "--dry-run", "--workers", "2").exit_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -29,12 +30,15 @@ from reblock.engine.watch import Cancelled
 from reblock.errors import DiskError, StorageError, UsageError, option
 from reblock.planner import price, share
 from reblock.storage.location import absolute
+from reblock.storage.media.object_url import clean_url
 from reblock.storage.media.patience import is_stuck
 from reblock.storage.media.registry import medium_of
 from reblock.units import format_size
 
 #: Seconds within which a scheduler must answer.
 _TIMEOUT_SECONDS = 5
+#: The most bytes of the first message of a scheduler.
+_GREETING_BYTES = 1 << 20
 #: How long workers may take to say what they see.
 _ANSWER_SECONDS = 120
 #: The most workers of this machine.
@@ -159,7 +163,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
             yield client, None, partial(made.scale, int(count))
         return
     if not cluster.startswith(("tcp://", "tls://", "ucx://", "ws://", "wss://")):
-        raise UsageError(f"{option('cluster', cluster)}: use tcp://HOST:PORT, tls://HOST:PORT or local:N")
+        raise UsageError(f"{option('cluster', clean_url(cluster))}: use tcp://HOST:PORT, tls://HOST:PORT or local:N")
     made_here: list[Any] = []
 
     def connect() -> Any:
@@ -172,7 +176,7 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
         except Exception as error:  # noqa: BLE001 - whatever answers there may be no scheduler at all
             # Otherwise its destructor would try to reach the missing scheduler, and complain.
             made.status = "closed"
-            raise UsageError(f"{option('cluster', cluster)}: {_reason(cluster, error)}") from None
+            raise UsageError(f"{option('cluster', clean_url(cluster))}: {_reason(cluster, error)}") from None
         return made_here[-1]
 
     try:
@@ -183,18 +187,23 @@ def _client(cluster: str) -> Iterator[tuple[Any, Callable[[], Any] | None, Calla
 
 
 def _check_port(cluster: str) -> None:
-    """UsageError if nothing listens at an address: Dask would try for longer, with a worse message."""
+    """UsageError if no scheduler listens at an address: Dask would try for longer, or wait forever."""
+    shown = option("cluster", clean_url(cluster))
     scheme, _, place = cluster.partition("://")
     host, colon, port = place.strip("/").rpartition(":")
     if scheme not in ("tcp", "tls"):
         return
     if not colon or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
-        raise UsageError(f"{option('cluster', cluster)}: use {scheme}://HOST:PORT, Dask's usual port is 8786")
+        raise UsageError(f"{shown}: use {scheme}://HOST:PORT, Dask's usual port is 8786")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_SECONDS) as connection:
+            # A scheduler speaks first: a length, and a message of that length.
+            length = connection.recv(8, socket.MSG_WAITALL) if scheme == "tcp" else b""
     except (OSError, UnicodeError) as error:
         words = " ".join(str(error).split())[:200]
-        raise UsageError(f"{option('cluster', cluster)}: the scheduler does not answer: {words}") from None
+        raise UsageError(f"{shown}: the scheduler does not answer: {words}") from None
+    if scheme == "tcp" and not 0 < int.from_bytes(length, sys.byteorder) < _GREETING_BYTES:
+        raise UsageError(f"{shown}: what answers there is no Dask scheduler")
 
 
 def _reason(cluster: str, error: BaseException) -> str:
@@ -230,6 +239,7 @@ def check_crew(crew: Crew, jobs: Sequence[Job]) -> None:
         crew.executor.label = label_of(jobs[0].target.path if jobs[0].target else "")
         usable = import_module("dask").config.get("distributed.worker.memory.pause", 0.8)
         check_memory(crew.executor.workers(), needed, usable or 1.0)
+    relative = next((path for path in _described(jobs) if "://" not in path and not os.path.isabs(path)), None)
     seen: dict[tuple[str, int], Facts] = {}
     for found in _ask(crew, local):
         seen[found.host, found.process] = found
@@ -239,19 +249,26 @@ def check_crew(crew: Crew, jobs: Sequence[Job]) -> None:
                     f"a worker on {found.host} has {name} {found.versions.get(name)}, this process has {ours}: "
                     "install the same versions"
                 )
+        if relative is not None and found.folder != facts.folder:
+            raise UsageError(
+                f"a worker on {found.host} works in {found.folder}, this process in {facts.folder}: give the source as "
+                f"a whole path, such as {absolute(relative)}"
+            )
         for path, here, there in zip(local, facts.files, found.files, strict=True):
             if here != there:
                 raise UsageError(f"a worker on {found.host} does not see {path}: source and target must be shared")
     _check_hosts(list(seen.values()), needed)
 
 
+def _described(jobs: Sequence[Job]) -> list[str]:
+    """Files that describe the sources."""
+    return [path for job in jobs if job.source is not None for path in job.source.store.described_by[:4]]
+
+
 def _paths(jobs: Sequence[Job]) -> list[str]:
     """Files and folders that all workers must see."""
-    seen: dict[str, None] = {}
-    for job in jobs:
-        if job.source is not None and job.target is not None:
-            above = os.path.dirname(absolute(job.target.path)) or "/"
-            seen.update(dict.fromkeys([*job.source.store.described_by[:4], above]))
+    above = [os.path.dirname(absolute(job.target.path)) or "/" for job in jobs if job.target is not None]
+    seen = dict.fromkeys([*_described(jobs), *above])
     return [absolute(path) for path in list(seen)[:_MOST_PATHS] if "://" not in path]
 
 
@@ -299,6 +316,8 @@ class Facts(NamedTuple):
     """Versions that must be the same everywhere, so that the same elements are always encoded as the same bytes."""
     memory_bytes: int | None
     """Memory of its machine, or of its control group."""
+    folder: str
+    """The folder it works in, at which relative paths begin."""
     files: list[int | None]
     """Identities of files and folders; None = not seen."""
 
@@ -313,4 +332,4 @@ def look_around(paths: Sequence[str]) -> Facts:
             files.append(None)
     here = this_host()
     versions = {"reblock": here.version, "numcodecs": version("numcodecs")}
-    return Facts(here.host, os.getpid(), versions, machine_bytes(), files)
+    return Facts(here.host, os.getpid(), versions, machine_bytes(), os.getcwd(), files)

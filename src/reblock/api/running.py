@@ -20,6 +20,7 @@ from reblock.api.reporting import AnyReport, meter_of, report_of
 from reblock.engine import Report
 from reblock.engine.dataset_report import DatasetReport
 from reblock.errors import UnevenError, UsageError, option
+from reblock.model.store import is_single_file
 from reblock.runs.cancelling import cancellable
 from reblock.runs.members import ArrayMember
 from reblock.runs.meter import Progress
@@ -188,11 +189,14 @@ def check(
     exist_ok: bool = False,
     scratch: Where | None = None,
     digest: bool = True,
+    workers: int | None = None,
+    cluster: str | None = None,
+    array_task: str | None = None,
 ) -> list[str]:
     """Raise what `run` would raise before it writes anything; return notes otherwise. Nothing is written.
 
     The arguments are those of `run`. The check covers the target and anything in its place, an unfinished run and its
-    lock, the permission to write, the free space, and the plan itself.
+    lock, the permission to write, the free space, and the plan itself. No worker and no cluster is used.
 
     Examples
     --------
@@ -205,7 +209,23 @@ def check(
         ...
     reblock.errors.TargetExistsError: memory://check/x.zarr exists: choose another name, ...
     """
+    several = {"workers": workers, "cluster": cluster, "array_task": array_task}
+    _check_shared(job, [name for name, one in several.items() if one is not None])
     return prepare(job, RunOptions(overwrite, exist_ok, scratch, digest))[1].look()
+
+
+def _check_shared(job: AnyJob, given: list[str]) -> None:
+    """UsageError if the options by which processes share a run contradict each other, or the target."""
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(map(option, given))}: give one of them")
+    if given and isinstance(job, Job) and job.format is not None and is_single_file(job.format):
+        layout = job.format.layout(job.schema)
+        # Encoded pieces of a file have no fixed places.
+        if layout.encoded and not layout.partial_writes:
+            raise UsageError(
+                f"only one process can write {job.format.name} with this codec: leave out {option(given[0])}, or write "
+                f"zarr, or {option('codec', 'none')}"
+            )
 
 
 def repartition(

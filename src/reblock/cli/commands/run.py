@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -108,6 +109,9 @@ def command(
     from reblock.api.machine import local_workers
     from reblock.cli.reports import both_of, plan_of, text_of
 
+    if cluster is not None and "://" not in source:
+        # Workers may have begun in other folders.
+        source = os.path.join(os.getcwd(), source)
     source = joined_source(source, wanted.pop("concat"), wanted.pop("stack"))
     given = options.given(wanted)
     if plan_file is None:
@@ -118,7 +122,7 @@ def command(
         job = api.divide(job, array_task, replan=plan_file is None)
     how: dict[str, Any] = {"overwrite": overwrite, "exist_ok": exist_ok, "scratch": scratch, "digest": not no_digest}
     if dry_run:
-        notes = [*api.check(job, **how), _NOTHING]
+        notes = [*api.check(job, **how, workers=workers, cluster=cluster, array_task=array_task), _NOTHING]
         if as_json or not quiet:
             emit(plan_of(job, notes, as_json=as_json))
         return
