@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import reblock
+from reblock.errors import UsageError
 
 UNITS = "hours since 2020-01-01"
 
@@ -42,6 +43,26 @@ def opened(path: Path) -> xr.Dataset:
         warnings.simplefilter("ignore")
         found = xr.open_zarr(path) if path.suffix == ".zarr" else xr.open_dataset(path)
         return found.load()
+
+
+def test_append_to_a_group_that_xarray_made(here: Path) -> None:
+    # Zarr of version 3 has `_FillValue` as text.
+    opened(here / "a.nc").to_zarr(here / "theirs.zarr", consolidated=False, zarr_format=3)
+    reblock.repartition(here / "b.nc", here / "theirs.zarr", append_along="time")
+    reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    xr.testing.assert_identical(opened(here / "theirs.zarr"), opened(here / "all.zarr"))
+
+
+def test_an_appended_dataset_in_another_order(here: Path) -> None:
+    order, after = ["lat", "lon", "time"], opened(here / "b.nc").transpose("lon", "time", "lat")
+    after.to_netcdf(here / "turned.nc")
+    with pytest.raises(UsageError, match="transpose='time,lat,lon' brings them into that order"):
+        reblock.repartition(here / "turned.nc", here / "all.zarr", append_along="time", exclude="mask")
+    reblock.repartition(here / "a.nc", here / "turned.zarr", transpose=order)
+    reblock.repartition(here / "turned.nc", here / "turned.zarr", append_along="time", transpose=order)
+    assert reblock.verify(here / "turned.nc", here / "turned.zarr", append_along="time", transpose=order)
+    reblock.repartition(here / "b.nc", here / "all.zarr", append_along="time")
+    xr.testing.assert_identical(opened(here / "turned.zarr"), opened(here / "all.zarr").transpose(*order))
 
 
 def test_an_appended_dataset_is_what_xarray_concatenates(here: Path) -> None:

@@ -157,6 +157,35 @@ def test_attributes_around_the_only_array_are_named(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- which arrays
+@pytest.mark.parametrize("to_format", ["zarr", "netcdf", "hdf5"])
+@pytest.mark.parametrize("order", ["lon,lat,time", ("lat", "time")])
+def test_a_transposed_dataset(source: Path, tmp_path: Path, to_format: str, order: Any) -> None:
+    target, names = tmp_path / "out", order.split(",") if isinstance(order, str) else order
+    reblock.repartition(source, target, transpose=order, region={"time": slice(2, 9)}, to_format=to_format)
+    want = load(source).isel(time=slice(2, 9))
+    for name, one in reblock.open_dataset(target).arrays.items():
+        free = iter([dim for dim in names if dim in want[name].dims])
+        moved = want[name].transpose(*[next(free) if dim in names else dim for dim in want[name].dims])
+        assert (one.axes or ()) == moved.dims
+        np.testing.assert_array_equal(one[...], moved.values)
+    assert reblock.verify(source, target, transpose=order, region="time=2:9", memory="8MiB")
+    assert not reblock.verify(source, target, region="time=2:9")
+    # The same command finds everything done; another order is another job.
+    made: dict[str, Any] = {"region": "time=2:9", "to_format": to_format, "exist_ok": True}
+    again: Any = reblock.repartition(source, target, transpose=",".join(names), **made)
+    assert "already complete" in " ".join(again.notes)
+    with pytest.raises(TargetExistsError):
+        reblock.repartition(source, target, **made)
+
+
+def test_text_is_not_transposed(tmp_path: Path) -> None:
+    names = xarray.Dataset({"names": (("a", "b"), np.array([["x", "yy"]] * 2, dtype=object)), "n": (("a",), [1, 2])})
+    names.to_netcdf(tmp_path / "names.nc", engine="h5netcdf")
+    for call in (reblock.plan, reblock.verify):
+        with pytest.raises(UsageError, match="names cannot be transposed"):
+            call(tmp_path / "names.nc", tmp_path / "names.nc", transpose="b,a")
+
+
 @pytest.mark.parametrize(
     ("include", "exclude", "kept"),
     [
@@ -181,7 +210,13 @@ def test_include_and_exclude(source: Path, tmp_path: Path, include: Any, exclude
         ({"chunks": "10,4,3"}, "name axes: empty=…,lat=…"),
         ({"chunks": "height=3"}, "no array has the axis 'height': the axes are"),
         ({"region": "0:3"}, "name axes"),
-        ({"transpose": "2,1,0"}, "transpose is for one array"),
+        (
+            {"transpose": (2, 1, 0)},
+            "names '2': arrays differ, so an axis is given by its name; the axes are empty, lat",
+        ),
+        ({"transpose": "lat,height"}, "names 'height': no array has such an axis"),
+        ({"transpose": "lat,time,lat"}, "'lat' is given twice"),
+        ({"transpose": {"lat": 0}}, "a transpose is a list of axes"),
         ({"chunk_order": "morton"}, "chunk_order is for one array"),
         ({"include": "x*"}, "'x\\*' matches none of the arrays"),
         ({"exclude": "*"}, "leave no array"),

@@ -9,7 +9,7 @@ import pytest
 
 from reblock.errors import UsageError
 from reblock.geometry.box import Box
-from reblock.geometry.notation import parse_chunks, parse_order, parse_region, parse_shape
+from reblock.geometry.notation import order_by_name, parse_chunks, parse_order, parse_region, parse_shape, reorder
 
 SHAPE, NAMES = (40, 30, 50), ("time", "lat", "lon")
 DEFAULT = (4, 3, 5)
@@ -126,3 +126,19 @@ def test_mistakes_are_named(call: Any, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         call()
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("axes", "moved"),
+    [
+        (("t", "y", "x"), (1, 2, 0)),
+        (("t", "z", "y", "x"), (2, 1, 3, 0)),
+        (("x", "z", "y"), (2, 1, 0)),
+        (("z", "t"), (0, 1)),
+        (("y", "x"), (0, 1)),
+        (("x", "t", "x"), (0, 2, 1)),
+        ((), ()),
+    ],
+)
+def test_an_order_for_many_arrays(axes: tuple[str, ...], moved: tuple[int, ...]) -> None:
+    assert reorder(axes, order_by_name(" y, x,t", {"t", "x", "y", "z"})) == moved

@@ -20,6 +20,7 @@ from reblock.runs.inside import place_inside
 from reblock.runs.installing import changes_of
 from reblock.runs.staging import Staging
 from reblock.storage import registry
+from reblock.storage.conventions import FILL_VALUE, fill_attribute
 from reblock.storage.location import Location, Where
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
@@ -115,7 +116,7 @@ def _check_axes(base: Patchable, view: View) -> None:
 
 def _check_meaning(base: Patchable, view: View) -> None:
     """Raise UsageError if the same elements would mean different values in the target: nothing is converted."""
-    ours, theirs = view.store.schema.attributes, base.schema.attributes
+    ours, theirs = (_plain_fill(schema) for schema in (view.store.schema, base.schema))
     for name in _MEANING:
         one, two = (_shown(side.get(name)) for side in (ours, theirs))
         if one != two and (name in _PACKING or "none" not in (one, two)) and ours and theirs:
@@ -123,6 +124,13 @@ def _check_meaning(base: Patchable, view: View) -> None:
                 f"the attribute {name} of the source is {one}, that of {base.location} is {two}: the elements would "
                 "mean different values there; convert the source first"
             )
+
+
+def _plain_fill(schema: Schema) -> dict[str, Any]:
+    """Attributes with `_FillValue` as a number: some formats have it as text."""
+    found = dict(schema.attributes)
+    fill = fill_attribute(found[FILL_VALUE], schema.dtype) if FILL_VALUE in found else None
+    return found if fill is None else {**found, FILL_VALUE: fill}
 
 
 def _shown(value: Any) -> str:

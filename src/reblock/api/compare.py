@@ -83,9 +83,8 @@ class _VerifyOptions:
 
     def require_dataset(self) -> None:
         """Raise UsageError for options that do not apply to datasets."""
-        for name in ("transpose", "into_region"):
-            if getattr(self, name) is not None:
-                raise UsageError(f"{option(name)} is for one array, not for datasets")
+        if self.into_region is not None:
+            raise UsageError(f"{option('into_region')} is for one array, not for datasets")
 
 
 def verify(
@@ -112,7 +111,8 @@ def verify(
     """Compare two arrays bit by bit, whatever their layouts, in one pass over both.
 
     If both are files or groups with several arrays, every array is compared with that of the same name, and the result
-    is a `DatasetVerdict`. Then `region` names axes, and `include` and `exclude` choose arrays by patterns of names.
+    is a `DatasetVerdict`. Then `region` and `transpose` name axes, and `include` and `exclude` choose arrays by
+    patterns of names.
 
     If a digest is stored with the target, it is compared with that of its current elements. With `reader="library"`,
     h5py, zarr-python or numpy read both arrays instead of reblock's code. The library then opens the files in this
@@ -154,11 +154,11 @@ def verify(
                 raise
     how.require_dataset()
     along = None if append_along is None else str(append_along)
-    wanted = DatasetRequest(include, exclude, region, dtype=dtype, append_along=along)
+    wanted = DatasetRequest(include, exclude, region, transpose, dtype, along)
 
     def compare_arrays(left: Array, right: Array, one: HowCompared) -> Verdict:
         cast = None if one.dtype is None else Cast(one.dtype, checked=not unsafe_cast)
-        options = replace(how, region=one.region, cast=cast, append_along=one.append_along)
+        options = replace(how, region=one.region, transpose=one.transpose, cast=cast, append_along=one.append_along)
         return _verify_arrays(left, right, (None, None), options)
 
     return compare_datasets(*trees, wanted, compare_arrays, how.memory_bytes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reblock.api.array import Array
-from reblock.api.dataset_ends import DatasetRequest, chosen_tree, narrowing
+from reblock.api.dataset_ends import DatasetRequest, check_table, chosen_tree, narrowing
 from reblock.api.dataset_types import types_of
 from reblock.api.verdict import Verdict
 from reblock.engine import digest
@@ -22,6 +22,8 @@ class HowCompared:
 
     region: Any = None
     """The part of the source's array."""
+    transpose: tuple[int, ...] | None = None
+    """The order of its axes in the target; None = the same."""
     dtype: Any = None
     """The type that its elements are converted to."""
     append_along: str | None = None
@@ -74,7 +76,7 @@ def compare_datasets(
     ours, theirs = chosen_tree(source.tree, wanted, source.location), target.tree
     if wanted.include or wanted.exclude:
         theirs = chosen_tree(theirs, replace(wanted, strict=False), target.location)
-    narrow = narrowing({"region": wanted.region}, ours)
+    narrow = narrowing({"region": wanted.region, "transpose": wanted.transpose}, ours)
     types, _ = types_of(wanted.dtype, ours, source.location)
     sides: list[dict[str, Schema | TableSchema]] = [{**tree.arrays, **tree.tables} for tree in (ours, theirs)]
     along = wanted.append_along
@@ -87,11 +89,14 @@ def compare_datasets(
     for name in sides[0]:
         if name not in sides[1]:
             continue
-        region = narrow(sides[0][name].axes)["region"]
+        view = narrow(sides[0][name].axes)
+        region, transpose = view["region"], view["transpose"]
         if name in ours.tables and name in theirs.tables:
+            check_table(name, transpose)
             verdicts[name] = _compare_tables(name, source, target, region, memory_bytes)
         elif name in ours.arrays and name in theirs.arrays:
-            how = HowCompared(region, types.get(name), along if along in (sides[0][name].axes or ()) else None)
+            added = along if along in (sides[0][name].axes or ()) else None
+            how = HowCompared(region, transpose, types.get(name), added)
             verdicts[name] = compare(Array(source.array(name)), Array(target.array(name)), how)
         else:
             kinds = ["a table" if name in tree.tables else "an array" for tree in (ours, theirs)]

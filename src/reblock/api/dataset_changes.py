@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from reblock.api.changing import find_base
 from reblock.api.dataset import Dataset
@@ -19,7 +20,6 @@ from reblock.api.dataset_ends import DatasetEnds, chosen_tree, find_dataset_ends
 from reblock.api.dataset_types import listed, types_of
 from reblock.api.ends import Ends, Request, check_decided, check_stored, patch_ends
 from reblock.errors import UsageError, option
-from reblock.geometry.notation import items_by_name
 from reblock.model import Tree, TreeStore
 from reblock.runs.source import look
 from reblock.storage import registry
@@ -42,7 +42,7 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
     check_stored(request)
     check_decided(request)
     axis = str(request.append_along)
-    one_array = [name for name in ("into_region", "transpose", "chunks", "disks") if getattr(request, name)]
+    one_array = [name for name in ("into_region", "chunks", "disks") if getattr(request, name)]
     if one_array:
         raise UsageError(f"{option(one_array[0])} does not go with {option('append_along')} of a dataset")
     files = look(source.described_by)
@@ -50,13 +50,14 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
     chosen = chosen_tree(source.tree, request, source.location)
     names = [name for name, schema in chosen.arrays.items() if axis in (schema.axes or ())]
     _check_names(source, chosen, path, tree.tree, names, axis)
-    notes = _compare_others(request, source, chosen, tree, [name for name in chosen.arrays if name not in names])
-    narrow = narrowing({"region": request.region}, chosen)
+    narrow = narrowing({"region": request.region, "transpose": request.transpose}, chosen)
+    views = {name: narrow(schema.axes) for name, schema in chosen.arrays.items()}
+    notes = _compare_others(source, views, tree, [name for name in chosen.arrays if name not in names])
     along = replace(chosen, arrays={name: chosen.arrays[name] for name in names})
     types, kept = types_of(request.dtype, along, source.location)
     requests, parts = {}, dict[str, Ends]()
     for name in names:
-        requests[name] = replace(request, dtype=types.get(name), **narrow(chosen.arrays[name].axes))
+        requests[name] = replace(request, dtype=types.get(name), **views[name])
         where = Location(path, name)
         _, base = find_base(os.path.join(path, name), tree.format)
         store = source.array(name)
@@ -103,23 +104,20 @@ def _check_names(source: TreeStore, chosen: Tree, path: str, there: Tree, names:
 
 
 def _compare_others(
-    request: Request, source: TreeStore, chosen: Tree, target: TreeStore, names: Sequence[str]
+    source: TreeStore, views: Mapping[str, Mapping[str, Any]], target: TreeStore, names: Sequence[str]
 ) -> list[str]:
     """Notes on arrays without the axis; UsageError if one of them differs, because the grids do not match."""
     notes, same = [], []
-    region = items_by_name(request.region, "START:STOP") if request.region is not None else None
     for name in names:
         size = source.array(name).layout.nbytes
-        axes = chosen.arrays[name].axes or ()
         if name not in target.tree.arrays:
             notes.append(f"{name} is left out: the target does not have it")
         elif size > _COMPARED_BYTES:
             notes.append(f"{name} stays as it is: with {format_size(size)}, it is too large to be compared")
         else:
-            part = {one: item for one, item in (region or {}).items() if one in axes} or None
             ours, theirs = Dataset(source)[name], Dataset(target)[name]
             # Loaded here, because few runs need it.
-            verdict = import_module("reblock.api.compare").verify(ours, theirs, region=part)
+            verdict = import_module("reblock.api.compare").verify(ours, theirs, **views[name])
             if not verdict:
                 raise UsageError(
                     f"{name} of {source.location} differs from that of {target.location}: "

@@ -1,7 +1,8 @@
 """Ends of a job on a dataset: its arrays as they will be read, and the tree that they become.
 
 An option that names axes applies to each array that has one of them: `--chunks time=-1,lat=32` gives chunks to arrays
-with a time or a latitude, and leaves the others as they are.
+with a time or a latitude, and leaves the others as they are. `--transpose lat,lon,time` brings these axes into this
+order wherever an array has several of them; other axes keep their places.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from reblock.api.dataset import Dataset
 from reblock.api.dataset_types import fills_of, listed, matches, types_of
 from reblock.api.ends import Ends, Request, check_stored, ends_of, find_target
 from reblock.errors import FormatError, UsageError, option, options
-from reblock.geometry.notation import AUTO, Ranges, items_by_name, parse_region
+from reblock.geometry.notation import AUTO, Order, Ranges, items_by_name, order_by_name, parse_region, reorder
 from reblock.model import Dimension, Format, GroupSchema, TableSchema, Tree, TreeFormat, TreeStore
 from reblock.runs.source import Files, look
 from reblock.runs.work import TableWork
@@ -27,11 +28,13 @@ from reblock.storage.media.postgres_url import is_database
 
 #: Options that need one array, and what they are for.
 _ONE_ARRAY = (
-    *("transpose", "chunk_order", "access", "disks"),
+    *("chunk_order", "access", "disks"),
     "into_region",
 )
 #: Options that may name axes, and the notation of their items.
 _BY_AXIS = {"chunks": "CHUNK", "shards": "SHARD", "region": "START:STOP"}
+#: Options that an array takes by its axes.
+_NARROWED = (*_BY_AXIS, "transpose")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class DatasetRequest:
     """Patterns of names that are left out."""
     region: Ranges | None = None
     """The part of each array, by names of axes."""
+    transpose: Order | None = None
+    """The order of the axes of each array, by name."""
     dtype: Any = None
     """The types that arrays of the first dataset are converted to, for all or by name."""
     append_along: str | None = None
@@ -120,7 +125,7 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
     inner = "" if location is None else location.inner
     requests, parts, unsupported = {}, {}, dict[str, TableSchema]()
     named = any(schema.axes for schema in chosen.arrays.values())
-    by_axis = narrowing({name: getattr(request, name) for name in _BY_AXIS}, chosen)
+    by_axis = narrowing({name: getattr(request, name) for name in _NARROWED}, chosen)
 
     types, kept = types_of(request.dtype, chosen, source.location)
     fills = fills_of(request.fill_value, chosen, source.location)
@@ -149,6 +154,8 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
     }
     if not parts and not tree.tables:
         raise UsageError(f"{source.location}: nothing is left to write")
+    for name in tree.tables:
+        check_table(name, by_axis(chosen.tables[name].axes)["transpose"])
     tables = tuple(
         TableWork(name, _table_ranges(chosen.tables[name], narrow(chosen.tables[name].axes))) for name in tree.tables
     )
@@ -235,12 +242,15 @@ def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------- options by the names of axes
 def narrowing(given: Mapping[str, Any], tree: Tree) -> Callable[[Sequence[str] | None], dict[str, Any]]:
-    """Returns what options by axis mean for an array with axes of some names."""
+    """Returns what options by axis mean for an array with axes of some names.
+
+    A transpose becomes a permutation of its axes, or None if they stay as they are.
+    """
     items: dict[str, dict[Any, Any]] = {}
     axes = [one.axes for one in tree.arrays.values()] + [one.axes for one in tree.tables.values()]
     known = {axis for some in axes for axis in some or ()}
     for name, value in given.items():
-        if value is None:
+        if value is None or name not in _BY_AXIS:
             continue
         found = items_by_name(value, _BY_AXIS[name])
         if found is None:
@@ -251,13 +261,15 @@ def narrowing(given: Mapping[str, Any], tree: Tree) -> Callable[[Sequence[str] |
                 names = f"the axes are {listed(sorted(known))}" if known else "its axes have no names"
                 raise UsageError(f"{option(name)}: no array has the axis {axis!r}: {names}")
         items[name] = found
+    order = () if given.get("transpose") is None else order_by_name(given["transpose"], known)
 
     def narrow(axes: Sequence[str] | None) -> dict[str, Any]:
         own = {
             name: {axis: item for axis, item in found.items() if axis in (axes or ())} or None
             for name, found in items.items()
         }
-        return {**given, **own}
+        moved = reorder(axes or (), order)
+        return {**given, **own, "transpose": moved if moved != tuple(sorted(moved)) else None}
 
     return narrow
 
@@ -284,6 +296,15 @@ def _cropped_groups(tree: Tree, request: Request) -> dict[str, GroupSchema]:
         path: replace(group, dimensions={name: cropped(name, one) for name, one in group.dimensions.items()})
         for path, group in tree.groups.items()
     }
+
+
+def check_table(name: str, transpose: Sequence[int] | None) -> None:
+    """Raise UsageError if the axes of a table are to be reordered: its rows are copied one after the other."""
+    if transpose is not None:
+        raise UsageError(
+            f"{name} cannot be transposed, because its elements are of any length or type: "
+            f"{option('exclude')} leaves it out"
+        )
 
 
 def _table_ranges(table: TableSchema, request: Request) -> list[tuple[int, int]]:

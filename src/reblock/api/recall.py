@@ -92,7 +92,7 @@ def remember_dataset(asked: Request, source: TreeStore, target: Location | None)
         "dtype": types_text(asked.dtype),
         "fill_value": fills_text(asked.fill_value),
         "allow_external": list(getattr(source.roots, "allowed", ())),
-        **{name: _by_axis_text(getattr(asked, name)) for name in ("chunks", "shards", "region")},
+        **{name: _by_axis_text(getattr(asked, name)) for name in ("chunks", "shards", "region", "transpose")},
         **{name: list(_patterns(getattr(asked, name))) for name in ("include", "exclude")},
     }
     made = {

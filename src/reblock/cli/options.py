@@ -144,7 +144,11 @@ def memory_of(default: str) -> Decorator:
 
 
 memory = memory_of("1GiB")
-transpose = click.option("--transpose", metavar="AXES", help="Order of SRC's axes in DST, such as 2,0,1 or z,y,x.")
+transpose = click.option(
+    "--transpose",
+    metavar="AXES",
+    help="Order of SRC's axes in DST, such as 2,0,1 or z,y,x; of a dataset by name, for each array with such axes.",
+)
 
 
 def region_of(part: str) -> Decorator:

@@ -9,7 +9,8 @@ region    10:20,:,5  10:20  time=10:20    np.s_[10:20, :, 5], a slice, {"time": 
 order     2,0,1  z,y,x                    (2, 0, 1), ("z", "y", "x")
 ========  ==============================  =========================================================
 
-Integers may be of any integer type, including numpy's. Axes can be given by name or by number.
+Integers may be of any integer type, including numpy's. Axes can be given by name or by number. An order for many arrays
+is given by name, and applies to each array that has some of the axes.
 """
 
 from __future__ import annotations
@@ -173,6 +174,37 @@ def parse_order(order: Order | None, ndim: int, names: Sequence[str] | None = No
     return axes
 
 
+def order_by_name(order: Order, known: Iterable[str]) -> tuple[str, ...]:
+    """Names of axes in an order that many arrays share, such as `lat,lon,time`; `known` are those of all arrays."""
+    names = sorted(known)
+    there = f"the axes are {', '.join(names)}" if names else "the arrays have no names of axes"
+    if isinstance(order, Mapping):
+        raise UsageError(f"a transpose is a list of axes, not {order!r}")
+    found: list[str] = []
+    for item in _items(order):
+        name = item.strip() if isinstance(item, str) else str(item)
+        if name not in names:
+            why = "arrays differ, so an axis is given by its name" if _is_number(item) else "no array has such an axis"
+            raise UsageError(f"the transpose {_shown(order)} names {name!r}: {why}; {there}")
+        if name in found:
+            raise UsageError(f"{name!r} is given twice in {_shown(order)}")
+        found.append(name)
+    return tuple(found)
+
+
+def reorder(axes: Sequence[str], order: Sequence[str]) -> tuple[int, ...]:
+    """The permutation that brings the axes in `order` into that order; the others keep their places.
+
+    >>> reorder(("time", "level", "lat", "lon"), ("lon", "lat", "time"))
+    (3, 1, 2, 0)
+    """
+    places = [place for place, axis in enumerate(axes) if axis in order]
+    found = list(range(len(axes)))
+    for place, taken in zip(places, sorted(places, key=lambda one: order.index(axes[one])), strict=True):
+        found[place] = taken
+    return tuple(found)
+
+
 # ---------------------------------------------------------------- axes, integers and lists
 def parse_axis(item: Any, ndim: int, names: Sequence[str] | None) -> int:
     """An axis by its name or its number."""
@@ -235,6 +267,10 @@ def _items(value: Any) -> list[Any]:
 
 def _is_text(item: Any, text: str) -> bool:
     return isinstance(item, str) and item.strip() == text
+
+
+def _is_number(item: Any) -> bool:
+    return _is_integer(item) or (isinstance(item, str) and _INTEGER.fullmatch(item.strip()) is not None)
 
 
 def _is_integer(value: Any) -> bool:
