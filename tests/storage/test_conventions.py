@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray
 import zarr
 
 import reblock
@@ -317,3 +318,25 @@ def test_metadata_that_nobody_could_read_back_is_refused_when_planning() -> None
     for kind in (ZARR, ZARR2):
         with pytest.raises(UsageError, match="limit"):
             kind.adapt(Schema((4,), np.dtype("f4"), (2,), attributes={"a": "x" * (9 << 20)}), ())
+
+
+@pytest.mark.parametrize("before", ["zarr", "zarr2", "netcdf"])
+@pytest.mark.parametrize("after", ["zarr", "zarr2", "netcdf", "netcdf3"])
+def test_what_xarray_takes_for_missing_stays_missing(tmp_path: Path, before: str, after: str) -> None:
+    """In zarr v2 the fill value is `_FillValue`, and zeros are missing where it is zero."""
+    made = xarray.Dataset({name: (("x",), [0.0, np.nan, 3.0]) for name in "pf"} | {"i": (("x",), [0, 5, 9])})
+    encoding: dict[str, Any] = {"p": {"dtype": "i2", "_FillValue": -99, "scale_factor": 0.5}, "f": {"_FillValue": 7.0}}
+    source, target = str(tmp_path / "source"), str(tmp_path / "target")
+    if before == "netcdf":
+        made.to_netcdf(source, encoding=encoding, engine="h5netcdf")
+    else:
+        made.to_zarr(source, encoding=encoding, consolidated=False, zarr_format=2 if before == "zarr2" else 3)
+    reblock.repartition(source, target, to_format=after)
+    options: dict[str, Any] = {"engine": "zarr", "consolidated": False} if "zarr" in after else {"engine": "netcdf4"}
+    for one in (xarray.open_dataset(target, **options), xarray.open_dataset(target, engine="reblock")):
+        assert one.identical(made)
+        assert one.i.dtype == made.i.dtype
+        one.close()
+    if before == after == "zarr2":
+        both = [json.loads(Path(where, "p", ".zattrs").read_text()) for where in (source, target)]
+        assert both[0] == both[1]

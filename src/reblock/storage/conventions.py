@@ -3,7 +3,8 @@
 ::
 
     _FillValue      HDF5: a number of the array's type · zarr v2: a number · zarr v3: as xarray encodes it,
-                    base64 of the little-endian double for floating point numbers
+                    base64 of the little-endian double for floating point numbers; in arrays of xarray in zarr v2,
+                    the fill value itself
     scale_factor…   NetCDF stores single numbers as arrays of one; xarray needs numbers in JSON
     DIMENSION_LIST… link an array to others of its file, by references and numbers that mean nothing elsewhere
 """
@@ -132,6 +133,22 @@ def fill_attribute(value: Any, dtype: np.dtype[Any]) -> Any:
     except (ValueError, TypeError, OverflowError, binascii.Error, struct.error):
         return None
     return cast[()] if same else None
+
+
+def with_fill_attribute(attributes: Mapping[str, Any], fill: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Attributes with the fill value as `_FillValue`, for an array whose fill value means missing elements."""
+    value = None if fill is None else fill_attribute(fill, dtype)
+    given = fill_attribute(attributes[FILL_VALUE], dtype) if FILL_VALUE in attributes else None
+    if value is None or (given is not None and given.tobytes() == value.tobytes()):
+        return dict(attributes)
+    return {**attributes, FILL_VALUE: value}
+
+
+def without_fill_attribute(attributes: Mapping[str, Any], fill: Any) -> dict[str, Any]:
+    """The reverse: attributes without a `_FillValue` that was made of the fill value."""
+    given = attributes.get(FILL_VALUE)
+    same = isinstance(given, np.generic) and fill is not None and given.tobytes() == np.asarray(fill).tobytes()
+    return {name: value for name, value in attributes.items() if not (same and name == FILL_VALUE)}
 
 
 def fill_attribute_to_json(value: Any, *, version: int) -> Any:

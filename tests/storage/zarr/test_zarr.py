@@ -403,7 +403,8 @@ def test_chunk_keys(tmp_path: Path, name: Any, separator: Any) -> None:
 def test_axes_of_xarray(tmp_path: Path) -> None:
     by_zarr(tmp_path / "a", np.zeros((2, 3)), zarr_format=2, attributes={"_ARRAY_DIMENSIONS": ["y", "x"], "u": 1})
     schema = FORMAT.open(str(tmp_path / "a"), "").schema
-    assert (schema.axes, schema.attributes) == (("y", "x"), {"u": 1})
+    # xarray takes elements of the fill value for missing.
+    assert (schema.axes, schema.attributes) == (("y", "x"), {"u": 1, "_FillValue": 0.0})
     by_zarr(tmp_path / "b", np.zeros((2, 3)), zarr_format=2, attributes={"_ARRAY_DIMENSIONS": ["y"]})
     schema = FORMAT.open(str(tmp_path / "b"), "").schema
     assert (schema.axes, schema.attributes) == (None, {"_ARRAY_DIMENSIONS": ["y"]})

@@ -14,6 +14,7 @@ from reblock.model.schema import Schema
 from reblock.storage.checks import parse_json
 from reblock.storage.codecs.configs import config
 from reblock.storage.codecs.registry import is_filter
+from reblock.storage.conventions import without_fill_attribute
 from reblock.storage.records import MEMBER, RECORD_FILE
 from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import config_v3
@@ -105,7 +106,10 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any], dict[s
     configs = [_config_v2(stage, schema.dtype) for stage in schema.codec.stages]
     # A chain whose last stage is a filter has no compressor.
     last = configs.pop() if configs and not is_filter(schema.codec.stages[-1]) else None
-    attributes, types, _ = encode_attributes(schema.attributes, netcdf=schema.netcdf, version=2, dtype=schema.dtype)
+    kept = dict(schema.attributes)
+    if schema.axes is not None:
+        kept = without_fill_attribute(kept, schema.fill_value)
+    attributes, types, _ = encode_attributes(kept, netcdf=schema.netcdf, version=2, dtype=schema.dtype)
     if schema.axes is not None:
         attributes[DIMENSIONS] = list(schema.axes)
     document = {

@@ -21,6 +21,7 @@ from reblock.storage.codecs.chain import Chain
 from reblock.storage.codecs.coding import coding, shard_beside_coding, shard_coding
 from reblock.storage.codecs.configs import stage_of
 from reblock.storage.codecs.registry import is_checksum, is_filter
+from reblock.storage.conventions import with_fill_attribute
 from reblock.storage.records import MEMBER
 from reblock.storage.zarr.codec_objects import stage_of_v3
 from reblock.storage.zarr.hidden import take_hidden
@@ -159,13 +160,17 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     axes = range(len(shape))
     found, rest, netcdf = take_hidden(attributes, record)
     schema_axes, rest = axes_v2(rest, len(shape))
+    fill = fill_from_json(document["fill_value"], dtype, where=where)
+    if schema_axes is not None:
+        # xarray named the axes, and takes elements of the fill value for missing.
+        rest = with_fill_attribute(rest, fill, dtype)
     schema = Schema(
         shape,
         dtype,
         chunks,
         order=tuple(axes if document["order"] == "C" else reversed(axes)),
         codec=Codec(tuple(_stage(c, dtype, where) for c in stages)),
-        fill_value=fill_from_json(document["fill_value"], dtype, where=where),
+        fill_value=fill,
         attributes=rest,
         axes=schema_axes,
         netcdf=netcdf,

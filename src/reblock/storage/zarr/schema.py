@@ -13,13 +13,13 @@ from reblock.errors import FormatError, UsageError, option
 from reblock.geometry import Axis
 from reblock.geometry.grid import Cut, chunk_text
 from reblock.model.codec import Codec, Stage
-from reblock.model.schema import Schema
+from reblock.model.schema import Schema, element
 from reblock.model.store import ChunkLimits
 from reblock.storage.attributes import is_text
 from reblock.storage.checks import MAX_BYTES, dtype_problem, show
 from reblock.storage.codecs.chain import Chain, trial
 from reblock.storage.codecs.registry import CODECS, check, find, is_filter
-from reblock.storage.conventions import without_ties
+from reblock.storage.conventions import FILL_VALUE, fill_attribute, without_ties
 from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import V3, check_v3, is_specified
 from reblock.storage.zarr.files import describe
@@ -122,6 +122,10 @@ class _Adapter:
         if value is None:
             # Zarr v2 can say so. With a fill value of zero, readers such as xarray would take zeros for missing.
             return None if self.version == 2 else zero
+        if self.version == 2 and self.schema.axes is not None and "fill_value" not in self.asked:
+            value = self.missing_value(value)
+            if value is None:
+                return None
         if not isinstance(value, np.generic) or value.dtype != self.dtype.newbyteorder("="):
             given, value = value, _cast(value, self.dtype)
             if value is None:
@@ -133,6 +137,18 @@ class _Adapter:
         if self.version == 2 and fill_bits_lost(value, self.dtype):
             self.give_up("fill_value", "zarr v2 cannot store the bits of this fill value", "a plain NaN is used")
             return _plain_nan(value)
+        return value
+
+    def missing_value(self, value: Any) -> Any:
+        """The fill value of an array with named axes in zarr v2, where xarray takes such elements for missing."""
+        given = self.schema.attributes.get(FILL_VALUE)
+        missing = None if given is None else fill_attribute(given, self.dtype)
+        if missing is not None and element(missing, self.dtype).tobytes() != element(value, self.dtype).tobytes():
+            self.notes.append(f"fill value {value!s} became {missing!s}, as attribute {FILL_VALUE} says")
+            return missing
+        if missing is None and self.dtype.kind in "biufc" and not np.any(value):
+            self.notes.append("fill value 0 is left out: in zarr v2, xarray would take zeros for missing")
+            return None
         return value
 
     def attributes(self) -> dict[str, Any]:
