@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reblock
-from reblock.engine import View, load, native, region
+from reblock.engine import View, load, native, region, sampled
 from reblock.engine.memory.arena import Arena
 from reblock.engine.pipeline.readers.jobs import run_jobs
 from reblock.engine.pipeline.readers.protocol import Arrived, ReadJob
@@ -75,6 +75,29 @@ def test_any_box_and_any_step(name: str, compiled: bool, folder: Path, monkeypat
             assert np.array_equal(
                 load(view, box, steps=steps, memory_bytes=memory_bytes, threads=threads), wanted[sampled]
             )
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("name", ["x.npy", *TARGETS])
+def test_any_places(name: str, folder: Path) -> None:
+    rng, store = random.Random(name), registry.open(f"{folder}/{name}".rstrip("/"))
+    for _ in range(12):
+        axes = tuple(rng.sample(range(3), 3))
+        view, wanted = View(store, Box.whole(ARRAY.shape), axes), ARRAY.transpose(axes)
+        box, steps = random_box(rng, wanted.shape)
+        places = [sorted(rng.sample(range(n), rng.randint(1, n))) for n in box.shape]
+        some = tuple(rng.choice([n, np.array(one)]) for n, one in zip(steps, places, strict=True))
+        found = load(view, box, steps=some, memory_bytes=LEAST_READING_BYTES, threads=2)
+        assert np.array_equal(found, sampled(wanted[box.slices], some))
+
+
+def test_chunks_without_wanted_places_are_not_read(folder: Path) -> None:
+    medium = RecordingMedium()
+    view = View.whole(medium.of(registry.open(str(folder / "zstd.zarr"))))
+    steps = tuple(np.array([0, n - 1]) for n in ARRAY.shape)
+    found = load(view, Box.whole(ARRAY.shape), steps=steps)
+    assert np.array_equal(found, ARRAY[np.ix_(*steps)])
+    assert len(medium.openings) == 8
 
 
 @pytest.mark.usefixtures("eager")

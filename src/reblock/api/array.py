@@ -18,7 +18,7 @@ from reblock.api.access_log import AccessLog, location_name
 from reblock.api.joining import joined_source
 from reblock.api.machine import DEFAULT_MEMORY, cores, parse_memory
 from reblock.api.spreading import DisksGiven, allowed_folders
-from reblock.engine import View, load
+from reblock.engine import Step, View, load
 from reblock.errors import DiskError, InfeasibleError, ReblockError, UsageError, option
 from reblock.geometry import Box
 from reblock.geometry.grid import Cut
@@ -119,8 +119,8 @@ class Array:
         """Read a region: integers, slices and `...` as in numpy, or a dict of them by axis name."""
         return _getitem(self, key)
 
-    def load_box(self, box: Box, steps: Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """The elements of a box; with steps, every n-th along each axis. A chunk that is replaced is read again."""
+    def load_box(self, box: Box, steps: Sequence[Step] | None = None) -> npt.NDArray[Any]:
+        """The elements of a box; with steps, some along each axis. A chunk that is replaced is read again."""
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 return load(View.whole(self.store), box, steps=steps, memory_bytes=self.memory_bytes, threads=cores())

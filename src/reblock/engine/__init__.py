@@ -7,7 +7,7 @@ from reblock.engine.pipeline.crew import Crew
 from reblock.engine.pipeline.execute import execute
 from reblock.engine.pipeline.share import Delivery, Site
 from reblock.engine.reference import execute_in_order
-from reblock.engine.region import load, load_parts
+from reblock.engine.region import Step, load, load_parts, sampled
 from reblock.engine.report import Measured, Report, Times, measured_cost, total_times
 from reblock.engine.view import View
 from reblock.engine.watch import Watch
@@ -21,6 +21,7 @@ __all__ = [
     "Report",
     "ScratchArrays",
     "Site",
+    "Step",
     "Times",
     "View",
     "Watch",
@@ -33,5 +34,6 @@ __all__ = [
     "load_parts",
     "measured_cost",
     "reading_bytes",
+    "sampled",
     "total_times",
 ]

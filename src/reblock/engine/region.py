@@ -32,6 +32,7 @@ from reblock.engine.pipeline.scatter import NO_WINDOW, Deliver, Scatter, Window,
 from reblock.engine.view import Array, View, part
 from reblock.errors import InfeasibleError
 from reblock.geometry import Axis, Box, Grid
+from reblock.geometry.axis import Ints
 from reblock.model import PIECE_BYTES, Access, Divisible, Layout, Measurable, TransferMode
 from reblock.model.accounting import LEAST_READING_BYTES
 from reblock.units import format_size
@@ -89,24 +90,41 @@ def unit_bytes(layout: Layout, reads: TransferMode) -> int:
 Part = tuple[Box, Array]
 
 
+#: The elements that are taken along an axis of a box: every n-th, or those at ascending places, counted from its start.
+Step = int | Ints
+
+
 def load(
     view: View,
     box: Box,
     *,
-    steps: Sequence[int] | None = None,
+    steps: Sequence[Step] | None = None,
     memory_bytes: int | None = None,
     threads: int = 1,
 ) -> Array:
-    """The elements of a box as a new array; with steps, only every n-th along each axis.
+    """The elements of a box as a new array; with steps, only some along each axis.
 
     The budget is for everything but the result; None = no limit. At most `threads` threads read, fewer if the budget
     has no room for a unit or a piece in each of them.
     """
     steps = tuple(steps or (1,) * box.ndim)
-    shape = tuple(-(-length // step) for length, step in zip(box.shape, steps, strict=True))
+    shape = [
+        -(-length // step) if isinstance(step, int) else len(step)
+        for length, step in zip(box.shape, steps, strict=True)
+    ]
     out: Array = np.empty(shape, view.layout.dtype)
     _load(view, box, [(box, out)], steps, memory_bytes, threads)
     return out
+
+
+def sampled(array: Array, steps: Sequence[Step]) -> Array:
+    """The elements of a box that has been read whole, as `load` gives them with steps."""
+    for axis, step in enumerate(steps):
+        if isinstance(step, int):
+            array = array[(slice(None),) * axis + (slice(None, None, step),)]
+        else:
+            array = array.take(step, axis)
+    return array
 
 
 def load_parts(
@@ -132,7 +150,7 @@ def _load(
     view: View,
     box: Box,
     parts: Sequence[Part],
-    steps: Sequence[int],
+    steps: Sequence[Step],
     memory_bytes: int | None,
     threads: int,
     piece_bytes: int = PIECE_BYTES,
@@ -167,7 +185,7 @@ class _Loading:
         view: View,
         box: Box,
         parts: Sequence[Part],
-        steps: tuple[int, ...],
+        steps: tuple[Step, ...],
         threads: int,
         room: int,
         piece_bytes: int,
@@ -178,7 +196,7 @@ class _Loading:
         """Where readers take their memory from."""
         layout = view.layout
         moves, window = None, NO_WINDOW
-        self._sampled = any(step > 1 for step in steps)
+        self._sampled = any(not isinstance(step, int) or step > 1 for step in steps)
         deliver: Deliver = (
             _Samples(view, box, steps, parts[0][1]) if self._sampled else Copies(parts, fill_element(view.store))
         )
@@ -279,36 +297,44 @@ class Copies:
 
 
 class _Samples:
-    """Copies every n-th element of a box along each axis."""
+    """Copies some elements of a box along each axis."""
 
-    def __init__(self, view: View, box: Box, steps: tuple[int, ...], out: Array) -> None:
+    def __init__(self, view: View, box: Box, steps: tuple[Step, ...], out: Array) -> None:
         self._box, self._steps, self._out, self._fill = box, steps, out, fill_element(view.store)
 
     def __call__(self, loaded: Loaded, window: Window) -> list[Buffer]:  # noqa: ARG002 - the result is no window
         """Copy the samples out of loaded elements."""
-        here, there = self._places(loaded.wanted, loaded.box)
-        self._out[here] = self._fill if loaded.array is None else loaded.array[there]
+        taken = list(self._taken(loaded.wanted))
+        # The ellipsis keeps an array an array where there are no axes.
+        inside: Any = (*(slice(low, high) for low, high, _ in taken), ...)
+        here = self._out[inside]
+        if loaded.array is None:
+            here[...] = self._fill
+            return []
+        found = loaded.array
+        for axis, ((_, _, places), start, stop) in enumerate(
+            zip(taken, loaded.box.start, loaded.wanted.stop, strict=True)
+        ):
+            if isinstance(places, range):
+                found = found[(slice(None),) * axis + (slice(places.start - start, stop - start, places.step),)]
+            else:
+                found = found.take(places - start, axis)
+        here[...] = found
         return []
 
     def in_part(self, part: Box) -> bool:
         """Whether a part has any of the samples."""
-        return all(low < high for low, high, _, _ in self._ranges(part))
+        return all(low < high for low, high, _ in self._taken(part))
 
-    def _ranges(self, part: Box) -> Iterator[tuple[int, int, int, int]]:
-        """Per axis of a part: the first sample and the end in the result, the first in the array, the step."""
+    def _taken(self, part: Box) -> Iterator[tuple[int, int, range | Ints]]:
+        """Per axis of a part: the first sample and the end in the result, and where they are in the array."""
         for first, start, stop, step in zip(self._box.start, part.start, part.stop, self._steps, strict=True):
-            low, high = -(-(start - first) // step), -(-(stop - first) // step)
-            yield low, high, first + low * step, step
-
-    def _places(self, part: Box, origin: Box) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Indices of the samples of a part in the result, and in an array that starts at `origin`."""
-        here: list[Any] = []
-        there: list[Any] = []
-        for (low, high, first, step), start, stop in zip(self._ranges(part), origin.start, part.stop, strict=True):
-            here.append(slice(low, high))
-            there.append(slice(first - start, stop - start, step))
-        # The ellipsis keeps an array an array where there are no axes.
-        return (*here, ...), (*there, ...)
+            if isinstance(step, int):
+                low, high = -(-(start - first) // step), -(-(stop - first) // step)
+                yield low, high, range(first + low * step, stop, step)
+            else:
+                low, high = map(int, np.searchsorted(step, (start - first, stop - first)))
+                yield low, high, step[low:high] + first
 
 
 def full_axes(view: View) -> Sequence[int]:

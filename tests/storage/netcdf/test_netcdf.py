@@ -476,3 +476,15 @@ def test_what_a_copy_keeps(tmp_path: Path) -> None:
     for target in ("y.nc", "z.nc"):
         with netcdf4.Dataset(tmp_path / target) as file:
             assert (file["big"].endian(), file.empty) == ("big", "")
+
+
+def test_dimensions_of_a_group_above_the_one_that_is_opened(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("lat", 2)
+        inside = file.createGroup("a").createGroup("b")
+        inside.createDimension("time", 3)
+        inside.createVariable("t", "f4", ("time", "lat"))
+        inside.createVariable("m", "f4", ("lat",))
+    for group in ("a", "a/b"):
+        arrays = reblock.open_dataset(f"{tmp_path}/x.nc::{group}").arrays
+        assert [one.axes for one in arrays.values()] == [("time", "lat"), ("lat",)]

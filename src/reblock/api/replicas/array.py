@@ -20,7 +20,7 @@ from reblock.api.devices import known_device
 from reblock.api.machine import cores, parse_memory
 from reblock.api.replicas.record import ReplicaSet, lock_path, metadata_hash, read_set
 from reblock.cost import PRESETS
-from reblock.engine import View, load
+from reblock.engine import Step, View, load, sampled
 from reblock.errors import CorruptError, ReblockError, StorageError
 from reblock.geometry import Box
 from reblock.model import AccessClass, AccessPattern, Device, Store
@@ -67,7 +67,7 @@ class CopyStore:
     store: Store
     """The array."""
 
-    def load(self, box: Box, steps: Sequence[int] | None, memory_bytes: int) -> npt.NDArray[Any]:
+    def load(self, box: Box, steps: Sequence[Step] | None, memory_bytes: int) -> npt.NDArray[Any]:
         """Elements of a box; a missing chunk is an error, because every chunk is stored."""
         view = View(self.store, Box.whole(self.store.layout.shape), tuple(range(box.ndim)), strict=True)
         return load(view, box, steps=steps, memory_bytes=memory_bytes, threads=cores())
@@ -101,14 +101,14 @@ class ReplicaArray(Array):
             return {one.number: PRESETS[self.replicas.device] for one in self.copies}
         return {one.number: known_device(one.store.described_by[0], one.store.layout) for one in self.copies}
 
-    def load_box(self, box: Box, steps: Sequence[int] | None = None) -> npt.NDArray[Any]:
+    def load_box(self, box: Box, steps: Sequence[Step] | None = None) -> npt.NDArray[Any]:
         """The elements of a box, from the cheapest copy that has them."""
         copies = self.by_price(box)
         try:
             return copies[0].load(box, steps, self.memory_bytes)
         except CorruptError:
             out = self.load_around(box, copies)
-            return out if steps is None else out[tuple(slice(None, None, step) for step in steps)]
+            return out if steps is None else sampled(out, steps)
 
     def by_price(self, box: Box) -> list[CopyStore]:
         """The copies, the cheapest for a read first."""

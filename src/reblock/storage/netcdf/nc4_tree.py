@@ -225,7 +225,8 @@ def _schema(
         why = _LOST
     if schema is None or why:
         return _table(node, shape, attributes, named, why, f"{path}::{node['name']}")
-    axes = named if named or any(scales) else schema.axes
+    # Dimensions of groups above the one that was opened are known to HDF5 only.
+    axes = named or schema.axes
     return replace(schema, attributes=attributes, axes=axes, netcdf=True, notes=_kept_notes(schema.notes))
 
 
