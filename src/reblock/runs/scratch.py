@@ -2,8 +2,8 @@
 
 A block is removed as soon as everything made of it is durable: removing takes time, and the space is needed ::
 
-    blocks        │ 0 │ 1 │ 2 │ 3 │     durable: box 0      → nothing to remove: box 1 needs block 1 too
-    write boxes   │  0  │  1  │  2  │   durable: boxes 0, 1 → blocks 0 and 1 are removed
+    blocks        │ 0 │ 1 │ 2 │ 3 │     durable: box 0      → block 0 is removed; box 1 needs block 1 too
+    write boxes   │  0  │  1  │  2│     durable: boxes 0, 1 → blocks 1 and 2 are removed as well
 """
 
 from __future__ import annotations
