@@ -65,8 +65,8 @@ def spread_format(
         if placement is None and isinstance(source, Spread) and source.disk_paths:
             return kind  # the source is read from there
         raise UsageError(
-            f"{option('disks')} spreads the blocks of a block folder, and {kind.name} is not one: end the target in / "
-            f"or give {option('to_format', 'blocks')}"
+            f"{option('disks')} spreads the files of a block folder whose blocks are npy or raw, not {kind.name}: end "
+            f"the target in /, or give {option('to_format', 'blocks')} or {option('block_format', 'npy')}"
         )
     if target is not None and not medium_of(target.path).is_local:
         raise UsageError(f"{option('disks')} is for local targets, not for {target.path}")

@@ -178,8 +178,9 @@ def test_who_may_read(tmp_path: Path, disks: list[Path]) -> None:
         ({"placement": "range", "disks": None}, "needs the disks"),
         ({"placement": "boxes", "disks": ["."]}, "round-robin, range, four-way, random"),
         ({"placement": "", "disks": ["."]}, "round-robin, range, four-way, random"),
-        ({"to_format": "zarr", "disks": ["."]}, "zarr is not one"),
-        ({"to_format": "npy", "disks": ["."], "placement": "range"}, "npy is not one"),
+        ({"to_format": "zarr", "disks": ["."]}, "npy or raw, not zarr"),
+        ({"to_format": "fileblocks:nii", "disks": ["."]}, "npy or raw, not fileblocks:nifti"),
+        ({"to_format": "npy", "disks": ["."], "placement": "range"}, "npy or raw, not npy"),
     ],
 )
 def test_impossible_requests(tmp_path: Path, disks: list[Path], options: dict[str, Any], match: str) -> None:

@@ -379,3 +379,9 @@ def test_the_orientation_is_kept(tmp_path: Path) -> None:
     reblock.repartition(tmp_path / "x.tif", tmp_path / "y.tif")
     with tifffile.TiffFile(tmp_path / "y.tif") as tif:
         assert tif.pages[0].tags[274].value == 6
+
+
+@pytest.mark.parametrize(("dtype", "advice"), [("?", "dtype='u1'"), ("V4", "zarr and npy hold them"), ("S3", "zarr")])
+def test_types_that_tiff_lacks_are_named(tmp_path: Path, dtype: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=f"not .*; .*{advice}"):
+        reblock.plan(np.zeros((4, 5), dtype), tmp_path / "x.tif")

@@ -51,10 +51,9 @@ class _PageAdapter:
         if problem := dtype_problem(dtype):
             raise UsageError(f"{self.name}: {problem}")
         if dtype.kind not in "iufc" or dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8):
-            raise UsageError(
-                f"{self.name} holds integers, floating point and complex numbers, not {dtype}; "
-                f"try {option('dtype', 'u1')}"
-            )
+            instead = {"b": "u1", "f": "f8", "c": "c16"}.get(dtype.kind)
+            advice = f"try {option('dtype', instead)}" if instead else "zarr and npy hold them"
+            raise UsageError(f"{self.name} holds integers, floating point and complex numbers, not {dtype}; {advice}")
         if self.ome and dtype.str[1:] not in OME_TYPES:
             raise UsageError(
                 f"OME-TIFF has no type {dtype}: it has {', '.join(OME_TYPES.values())}; use tiff, or another "
