@@ -118,12 +118,12 @@ def test_odd_shapes(shape: tuple[int, ...]) -> None:
         ({"failure_rate": float("nan")}, "from 0 to 1"),
         ({"retries": -1}, "whole number"),
         ({"seed": -1}, "whole number"),
-        ({"startup": -1.0}, "startup_seconds"),
+        ({"startup": -1.0}, "^startup=-1.0: use a number"),
         ({"gets_per_second": float("nan")}, "gets_per_second"),
         ({"prefix_axes": 2}, "0 to 1"),
         ({"bandwidth": "fast"}, "size"),
         ({"compression": 0.0}, "ratio"),
-        ({"put_price": -1.0}, "put_per_thousand"),
+        ({"put_price": -1.0}, "^put_price=-1.0: use a number"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], words: str) -> None:

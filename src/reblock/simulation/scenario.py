@@ -14,6 +14,14 @@ from reblock.errors import UsageError, option
 MAX_WORKERS = 100_000
 #: The most workers on one machine.
 MAX_SHARED = 256
+#: The options of numbers that have other names here.
+_OPTIONS = {
+    "startup_seconds": "startup",
+    "bytes_per_second": "bandwidth",
+    "get_per_thousand": "get_price",
+    "put_per_thousand": "put_price",
+    "egress_per_gigabyte": "egress_price",
+}
 _KINDS = "none, lognormal:SIGMA, pareto:ALPHA or slow:PART:FACTOR"
 
 
@@ -127,7 +135,8 @@ class Scenario:
         }
         for name, value in {**numbers, **asdict(self.prices)}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e30:
-                raise UsageError(f"{name} must be a number of at least 0, not {value!r}")
+                given = _OPTIONS.get(name, name)
+                raise UsageError(f"{option(given, value)}: use a number of at least 0")
 
     @property
     def is_certain(self) -> bool:
