@@ -34,7 +34,6 @@ from reblock.geometry.notation import Order, Ranges, parse_axis, parse_order, pa
 from reblock.model import Schema, Sums, TreeStore
 from reblock.model.disks import Spread
 from reblock.planner import plan_comparison
-from reblock.storage import registry
 from reblock.storage.conventions import are_times
 from reblock.storage.library import LibraryArray, open_with_library
 from reblock.storage.location import Where
@@ -374,19 +373,9 @@ def info(
     try:
         store = open(source, format=format, allow_external=allow_external, disks=disks, memory=memory).store
     except FormatError:
-        dataset = _find_dataset(source, format, allow_external)
+        dataset = find_tree(source, format, allow_external)
         if dataset is None:
             raise
         return describe_dataset(dataset)
     described = describe_array(store.schema, store.format)
     return {**described, "disks": list(store.disk_paths) if isinstance(store, Spread) else []}
-
-
-def _find_dataset(source: ArraySource, format: str | None, allow_external: Sequence[Where]) -> TreeStore | None:
-    """The dataset at a location, or None."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    try:
-        return registry.open_tree(source, format, tuple(os.fspath(folder) for folder in allow_external))
-    except (FormatError, UsageError):
-        return None

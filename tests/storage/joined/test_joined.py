@@ -345,6 +345,13 @@ def test_arrays_that_do_not_fit_may_be_left_out(here: Path, change: str) -> None
     assert reblock.verify("*.h5", "out.zarr", concat="time", exclude=name).equal
 
 
+def test_info_names_what_keeps_datasets_apart(here: Path) -> None:
+    _timed("a.h5", [0, 1, 2])
+    _timed("b.h5", [2, 3])
+    with pytest.raises(FormatError, match="overlap"):
+        reblock.info("*.h5", concat="time")
+
+
 def test_files_with_an_unlimited_axis_are_stacked(here: Path) -> None:
     for number in range(2):
         _netcdf(f"x{number}.nc", DATA[number : number + 3], "NETCDF3_CLASSIC", record=True)
