@@ -71,7 +71,7 @@ def find_origin(dataset: xr.Dataset) -> Origin:
     found = {str(name): find_lazy(name, variable) for name, variable in dataset.variables.items()}
     lazy = {name: one for name, one in found.items() if one is not None}
     path, group = _find_group(dataset, lazy)
-    stored = _Stored(path, group)
+    stored = _StoredGroup(path, group)
     stored.check_names(dataset)
     shown: dict[str, tuple[int, int]] = {}
     lengths: dict[str, int] = {}
@@ -153,7 +153,7 @@ def _group_with(path: str, dataset: xr.Dataset) -> tuple[str, str]:
     return path, ""
 
 
-class _Stored:
+class _StoredGroup:
     """The group of a file as it is now, to compare a dataset with it."""
 
     def __init__(self, path: str, group: str) -> None:
