@@ -178,6 +178,13 @@ def test_a_transposed_dataset(source: Path, tmp_path: Path, to_format: str, orde
         reblock.repartition(source, target, **made)
 
 
+@pytest.mark.parametrize("to_format", ["zarr", "zarr2", "netcdf", "hdf5"])
+def test_a_codec_for_all_arrays_but_single_elements(source: Path, tmp_path: Path, to_format: str) -> None:
+    reblock.repartition(source, tmp_path / "out", codec="gzip:4", to_format=to_format)
+    codecs = {name: str(one.store.schema.codec) for name, one in reblock.open_dataset(tmp_path / "out").arrays.items()}
+    assert (codecs["t2m"], codecs["area"]) == ("gzip:4", "none")
+
+
 def test_text_is_not_transposed(tmp_path: Path) -> None:
     names = xarray.Dataset({"names": (("a", "b"), np.array([["x", "yy"]] * 2, dtype=object)), "n": (("a",), [1, 2])})
     names.to_netcdf(tmp_path / "names.nc", engine="h5netcdf")

@@ -103,7 +103,10 @@ def test_a_plan_and_advice(dataset: Any) -> None:
         (lambda ds: ds.assign_attrs(title="another"), "attributes"),
         (lambda ds: ds.assign_coords(lat=ds.lat + 1), "computed|not in the file"),
         (lambda ds: ds.chunk(), "dask"),
-        (lambda ds: ds.isel(time=[3, 7, 5]), "single places"),
+        (lambda ds: ds.isel(time=[3, 7, 5]), "in another order, or at single places"),
+        (lambda ds: ds.isel(lat=slice(None, None, -1)), "steps of -1"),
+        (lambda ds: ds.drop_encoding(), "was not opened|were dropped"),
+        (lambda ds: ds.drop_attrs(), "were dropped"),
         (lambda ds: ds.isel(time=3), r"such as isel\(time=slice\(3, 4\)\)"),
         (lambda ds: ds.transpose().isel(lat=3), "single place"),
         (lambda ds: ds.isel(lat=xr.DataArray([1, 2], dims="p"), lon=xr.DataArray([1, 2], dims="p")), "dimension 'p'"),
@@ -196,6 +199,13 @@ def test_a_file_that_was_replaced(path: Path, tmp_path: Path) -> None:
 def test_options_of_others(dataset: Any, target: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         dataset.reblock.to_zarr(target, **options)
+
+
+def test_a_file_object_has_no_path(path: Path) -> None:
+    with path.open("rb") as file:
+        opened = xr.open_dataset(file, engine="h5netcdf")
+        with opened, pytest.raises(UsageError, match="not opened by the path of a local file"):
+            opened.reblock.plan()
 
 
 def test_chunks_of_any_form(dataset: Any, tmp_path: Path) -> None:

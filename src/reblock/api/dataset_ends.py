@@ -135,6 +135,9 @@ def find_dataset_ends(request: Request, source: TreeStore) -> DatasetEnds:
 
     for name, schema in chosen.arrays.items():
         requests[name] = replace(narrow(schema.axes), dtype=types.get(name), fill_value=fills.get(name))
+        if schema.shape == () and request.codec is not None:
+            # A single element is not worth a codec, and HDF5 has none for it.
+            requests[name] = replace(requests[name], codec="none")
         where = None if location is None else Location(location.path, f"{inner}/{name}")
         found = _ends(requests[name], source, name, where, kind)
         if isinstance(found, Ends):

@@ -63,8 +63,8 @@ class LazyVariable:
         one = self._along(given, axis) if isinstance(given, np.ndarray) else given
         if not isinstance(one, slice):
             raise UsageError(
-                f"{self.name!r} is shown at single places of the dimension {axis!r}: select a range with a slice, "
-                f"such as isel({axis}=slice(3, 4))"
+                f"{self.name!r} is shown in another order, or at single places, along {axis!r}: select a range with a "
+                f"slice, such as isel({axis}=slice(3, 4))"
             )
         places = range(*one.indices(stop - start))
         if places.step != 1 and len(places) > 1:
@@ -91,7 +91,7 @@ def find_lazy(name: Hashable, variable: xr.Variable) -> LazyVariable | None:
     """The lazy variable behind one of a dataset; None if its values are in memory."""
     data: Any = variable._data  # noqa: SLF001 - xarray has no public way to a lazy array
     if hasattr(data, "__dask_graph__"):
-        raise UsageError(f"{name!r} is a dask array: open one file without chunks, or use `reblock.dask`")
+        raise UsageError(f"{name!r} is a dask array: open one file with chunks=None, or use `reblock.dask`")
     keys: list[tuple[Any, ...]] = []
     for _ in range(_MAX_WRAPPERS):
         if _is_of_backend(data):
@@ -120,4 +120,6 @@ def _place(array: Any) -> tuple[str, str] | None:
         return None
     path = getattr(store, "_filename", None) or next(iter(getattr(store._manager, "_args", ())), None)  # noqa: SLF001
     group = getattr(store, "_group", None) or ""
-    return (path, f"{group.strip('/')}/{name}".lstrip("/")) if isinstance(path, str) else None
+    if not isinstance(path, str) or path.startswith("<"):
+        return None  # a file that was opened before
+    return path, f"{group.strip('/')}/{name}".lstrip("/")

@@ -123,7 +123,8 @@ def _find_group(dataset: xr.Dataset, lazy: Mapping[str, LazyVariable]) -> tuple[
         place = one.place
         if place is None:
             raise UsageError(
-                f"{name!r} was not opened from a local file: open it with xr.open_dataset(URL, engine='reblock')"
+                f"{name!r} was not opened by the path of a local file: open it with "
+                "xr.open_dataset(PATH_OR_URL, engine='reblock')"
             )
         if not place[1]:
             raise UsageError(f"{place[0]} holds one array, not a dataset: give its path to `reblock.repartition`")
@@ -275,7 +276,10 @@ def _check_attributes(
     """Raise UsageError if attributes are not those of the file, apart from what decoders took out of them."""
     changed = [name for name, value in shown.items() if name in stored and not _same(value, stored[name])]
     changed += [name for name in shown if name not in stored and name not in _DECODED]
-    changed += [name for name in stored if not (name in shown or name in encoding or name in _DECODED)]
+    gone = [name for name in stored if not (name in shown or name in encoding or name in _DECODED)]
+    if gone:
+        names = ", ".join(map(str, gone[:3]))
+        raise UsageError(f"attributes or encoding of {where} were dropped, or it was computed ({names}): {WAY_OUT}")
     if changed:
         names = ", ".join(map(str, changed[:3]))
         raise UsageError(f"attributes of {where} were changed in memory ({names}): {WAY_OUT}")
