@@ -385,3 +385,22 @@ def test_the_orientation_is_kept(tmp_path: Path) -> None:
 def test_types_that_tiff_lacks_are_named(tmp_path: Path, dtype: str, advice: str) -> None:
     with pytest.raises(UsageError, match=f"not .*; .*{advice}"):
         reblock.plan(np.zeros((4, 5), dtype), tmp_path / "x.tif")
+
+
+@pytest.mark.parametrize("between", [None, "x.zarr"])
+def test_sizes_of_pixels_stay_in_ome(tmp_path: Path, between: str | None) -> None:
+    told = {"axes": "CZYX", "PhysicalSizeX": 0.25, "PhysicalSizeXUnit": "µm", "PhysicalSizeZ": 2.0, "Channel": {}}
+    told["Channel"] = {"Name": ["<a> & b", "c"]}
+    tifffile.imwrite(tmp_path / "x.ome.tif", noise((2, 3, 20, 30), "u1"), photometric="minisblack", metadata=told)
+    source = tmp_path / "x.ome.tif"
+    if between is not None:
+        reblock.repartition(source, tmp_path / between)
+        source = tmp_path / between
+    reblock.repartition(source, tmp_path / "y.ome.tif", region=":,1:,:,5:", transpose=(1, 0, 2, 3))
+    with tifffile.TiffFile(tmp_path / "y.ome.tif") as tif:
+        pixels = tifffile.xml2dict(tif.ome_metadata)["OME"]["Image"]["Pixels"]
+        assert tif.series[0].shape == (2, 2, 20, 25)
+    assert [pixels.get(name) for name in ("PhysicalSizeX", "PhysicalSizeXUnit", "PhysicalSizeY")] == [0.25, "µm", None]
+    assert pixels["PhysicalSizeZ"] == 2.0
+    assert [channel["Name"] for channel in pixels["Channel"]] == ["<a> & b", "c"]
+    assert np.array_equal(reblock.open(tmp_path / "y.ome.tif")[...].shape, (2, 2, 20, 25))

@@ -27,6 +27,13 @@ from reblock.storage.records import record_from_json, record_to_json
 MEMBER = "reblock"
 #: The longest OME-XML that is parsed.
 MAX_XML_BYTES = 64 << 20
+#: What OME-XML tells of the sizes of pixels, and the longest value that is copied.
+_MEASURES = tuple(
+    f"{name}{unit}"
+    for name in ("PhysicalSizeX", "PhysicalSizeY", "PhysicalSizeZ", "TimeIncrement")
+    for unit in ("", "Unit")
+)
+_MAX_VALUE = 256
 #: The namespace of OME-XML, and names of its types.
 _OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 OME_TYPES = {
@@ -104,13 +111,15 @@ def _to_ome(schema: Schema, samples: int, ours: str) -> str:
     order += "".join(a for a in "ZCT" if a not in order)
     kind = OME_TYPES[schema.dtype.str[1:]]
     big = "true" if schema.dtype.str[0] == ">" else "false"
+    measures, names = _measures(schema, letters)
+    named = names if len(names) == planes else [""] * min(planes, 1 << 16)
     channels = "".join(
-        f'<Channel ID="Channel:0:{n}" SamplesPerPixel="{samples}"/>' for n in range(min(planes, 1 << 16))
+        f'<Channel ID="Channel:0:{n}"{name} SamplesPerPixel="{samples}"/>' for n, name in enumerate(named)
     )
     pixels = (
         f'<Pixels ID="Pixels:0" DimensionOrder="{order}" Type="{kind}" BigEndian="{big}" Interleaved="true" '
         f'SizeX="{sizes["X"]}" SizeY="{sizes["Y"]}" SizeC="{planes * samples}" SizeZ="{sizes.get("Z", 1)}" '
-        f'SizeT="{sizes.get("T", 1)}">{channels}<TiffData IFD="0" '
+        f'SizeT="{sizes.get("T", 1)}"{measures}>{channels}<TiffData IFD="0" '
         f'PlaneCount="{planes * sizes.get("Z", 1) * sizes.get("T", 1)}"/></Pixels>'
     )
     schema_place = quoteattr(f"{_OME} {_OME}/ome.xsd")
@@ -123,6 +132,33 @@ def _to_ome(schema: Schema, samples: int, ours: str) -> str:
     )
 
 
+def _measures(schema: Schema, letters: str) -> tuple[str, list[str]]:
+    """Sizes of pixels, and names of channels, in the OME-XML that an array came with, as attributes of XML."""
+    text = schema.attributes.get("ImageDescription")
+    if not isinstance(text, str) or not is_xml(text) or tuple(letters) != schema.axes:
+        return "", []
+    try:
+        pixels = next(_named(parse_ome(text, "it"), "Pixels"), None)
+    except FormatError:
+        return "", []
+    if pixels is None:
+        return "", []
+    found = "".join(_attribute(pixels, name) for name in _MEASURES if _is_size(pixels, name))
+    return found, [_attribute(one, "Name") for one in _named(pixels, "Channel")]
+
+
+def _is_size(pixels: ET.Element, name: str) -> bool:
+    try:
+        return 0 < float(pixels.get(name.removesuffix("Unit"), "")) < float("inf")
+    except ValueError:
+        return False
+
+
+def _attribute(element: ET.Element, name: str) -> str:
+    value = element.get(name, "")
+    return f" {name}={quoteattr(value)}" if 0 < len(value) <= _MAX_VALUE else ""
+
+
 # ---------------------------------------------------------------- reading
 def is_xml(text: str) -> bool:
     """Whether a description is meant to be OME-XML."""
@@ -132,14 +168,7 @@ def is_xml(text: str) -> bool:
 
 def check_ome(text: str, pages: int, samples: int, where: str) -> str:
     """Our own document in OME-XML, or ""; FormatError if the XML is broken, or promises more planes than there are."""
-    if len(text) > MAX_XML_BYTES:
-        raise FormatError(f"{where}: OME-XML of {len(text):,} characters, the limit is {MAX_XML_BYTES:,}")
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise FormatError(f"{where}: its OME-XML declares entities, which are not read")
-    try:
-        root = ET.fromstring(text)  # noqa: S314 - without declarations there are no entities to expand
-    except (ET.ParseError, ValueError) as error:
-        raise FormatError(f"{where}: its OME-XML is broken: {error}") from None
+    root = parse_ome(text, where)
     for pixels in _named(root, "Pixels"):
         sizes = [_size(pixels, f"Size{letter}", where) for letter in "TCZYX"]
         planes = sizes[0] * sizes[1] * sizes[2]
@@ -152,6 +181,18 @@ def check_ome(text: str, pages: int, samples: int, where: str) -> str:
         if note.get("Namespace") == MEMBER:
             return next((value.text or "" for value in _named(note, "Value")), "")
     return ""
+
+
+def parse_ome(text: str, where: str) -> ET.Element:
+    """The tree of OME-XML; FormatError if it is broken, too long, or declares anything."""
+    if len(text) > MAX_XML_BYTES:
+        raise FormatError(f"{where}: OME-XML of {len(text):,} characters, the limit is {MAX_XML_BYTES:,}")
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise FormatError(f"{where}: its OME-XML declares entities, which are not read")
+    try:
+        return ET.fromstring(text)  # noqa: S314 - without declarations there are no entities to expand
+    except (ET.ParseError, ValueError) as error:
+        raise FormatError(f"{where}: its OME-XML is broken: {error}") from None
 
 
 def _named(root: ET.Element, name: str) -> Iterator[ET.Element]:
