@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -23,6 +24,10 @@ _NUMBERS = itertools.count()
 # measurements of the user who runs it. Processes that tests start inherit this.
 os.environ["REBLOCK_CACHE"] = "off"
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"reblock-tests-{os.getuid()}")
+
+# Shells that run the tests in the background make them ignore Ctrl-C, and so would every command that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "reblock",

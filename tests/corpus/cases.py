@@ -40,8 +40,8 @@ class Case:
     """Whether it is part of the short selection."""
     options: tuple[str, ...] = ()
     """More words for both commands; FOLDER stands for the case's folder."""
-    planner: bool = False
-    """Whether the planner is known to take more than the second that a case may take: an absurd but legal array."""
+    slow: bool = False
+    """Whether it is known to take more than the second that a case may take: absurd, but legal."""
 
     @property
     def leaks(self) -> bool:
@@ -60,13 +60,13 @@ def case(
     says: str = "",
     quick: bool = False,
     options: tuple[str, ...] = (),
-    planner: bool = False,
+    slow: bool = False,
 ) -> Callable[[Maker], Maker]:
     """Add a case; `run` fails as `info` does unless it is said."""
 
     def add(make: Maker) -> Maker:
         assert name not in CASES, name
-        CASES[name] = Case(name, make, info, info if run is None else run, says, quick, options, planner)
+        CASES[name] = Case(name, make, info, info if run is None else run, says, quick, options, slow)
         return make
 
     return add

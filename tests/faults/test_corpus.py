@@ -69,13 +69,13 @@ def check(case: Case, tmp_path: Path, worker: Worker) -> None:
     folder = tmp_path / "case"
     location, excess = make(case, folder), list[str]()
     for command, words in words_of(case, folder, location).items():
-        outcome = worker.call(words, timeout=240 if case.planner else 30)
+        outcome = worker.call(words, timeout=240 if case.slow else 30)
         judge(case, command, outcome)
         if outcome.seconds >= SECONDS:
             excess.append(f"{outcome.seconds:.1f} s of processor time, {SECONDS} s are promised")
         if outcome.peak_bytes >= MORE_BYTES:
             excess.append(f"{outcome.peak_bytes >> 20} MiB of memory, {MORE_BYTES >> 20} are promised")
-        assert case.planner or not excess, excess
+        assert case.slow or not excess, excess
     left = {path.name for path in folder.iterdir()}
     if case.run and not any(one == "" for one in case.run.split("|")):
         assert "out.npy" not in left
@@ -83,7 +83,7 @@ def check(case: Case, tmp_path: Path, worker: Worker) -> None:
         assert np.load(folder / "out.npy").size or "of-0" in case.name
     if excess:
         # Last, so that it excuses nothing else; said in every run, so that it is not forgotten.
-        pytest.xfail(f"the planner took {' and '.join(excess)}")
+        pytest.xfail(f"it took {' and '.join(excess)}")
 
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)

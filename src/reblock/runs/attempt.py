@@ -194,7 +194,10 @@ class Attempt:
             self.staging.workspace.restore()
             if not self.is_made():
                 self._check_place()
-                journal = journal or self._begin()
+                if journal is None:
+                    # Before the source's files are looked at, because there may be very many.
+                    self._check_room([0] * len(self.works), resumed=False)
+                    journal = self._begin()
                 self._make(journal)
         if journal is not None and self.staging.is_committed(journal):
             install(self.staging, journal)
