@@ -178,6 +178,18 @@ def test_a_transposed_dataset(source: Path, tmp_path: Path, to_format: str, orde
         reblock.repartition(source, target, **made)
 
 
+def test_a_transposed_dataset_resumes(source: Path, tmp_path: Path) -> None:
+    view: dict[str, Any] = {"transpose": ("lon", "lat", "time"), "region": {"time": slice(2, 9)}}
+    asked = iter(range(10_000))
+    job = reblock.plan(source, tmp_path / "out.zarr", chunks={"time": 1, "lat": 1}, **view)
+    with pytest.raises(KeyboardInterrupt):
+        reblock.run(job, cancelled=lambda: next(asked) > 60)
+    stopped: Any = reblock.status(tmp_path / "out.zarr")
+    assert stopped.options["transpose"] == "lon,lat,time"
+    reblock.resume(tmp_path / "out.zarr")
+    assert reblock.verify(source, tmp_path / "out.zarr", **view)
+
+
 @pytest.mark.parametrize("to_format", ["zarr", "zarr2", "netcdf", "hdf5"])
 def test_a_codec_for_all_arrays_but_single_elements(source: Path, tmp_path: Path, to_format: str) -> None:
     reblock.repartition(source, tmp_path / "out", codec="gzip:4", to_format=to_format)

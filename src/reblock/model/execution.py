@@ -62,7 +62,8 @@ class Execution:
         limits = {
             "readers": {"least": 1, "most": MAX_THREADS},
             "batch_size": {"least": 1, "most": MAX_UNITS},
-            "units_in_flight": {"least": 1, "most": MAX_UNITS},
+            # An array without elements has no units.
+            "units_in_flight": {"least": 0, "most": MAX_UNITS},
             "coders": {"least": 1, "most": MAX_THREADS},
             "writers": {"least": 1, "most": MAX_THREADS},
             "queued": {"least": 1, "most": MAX_UNITS},
