@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ UNITS = "hours since 2020-01-01"
 
 
 def dataset(start: int, length: int, **attributes: str) -> xr.Dataset:
-    chance = np.random.default_rng(start)
+    chance = np.random.default_rng(start + 100)
     time = xr.Variable("time", np.arange(start, start + length), {"units": UNITS, **attributes})
     return xr.Dataset(
         {
@@ -107,6 +108,24 @@ def test_times_of_another_epoch_are_refused(here: Path) -> None:
     other.to_netcdf(here / "c.nc")
     with pytest.raises(reblock.UsageError, match="time: the attribute units of the source is 'hours since 2021"):
         reblock.plan(here / "c.nc", here / "all.zarr", append_along="time")
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (4, "its time begins at 4, before .*all.zarr ends, at 7: they overlap"),
+        (12, "its time begins at 12, a step of 5 behind .*all.zarr, other steps are 1"),
+        (-4, "by time, it comes before .*all.zarr"),
+        (8, None),
+    ],
+)
+def test_a_note_says_if_times_do_not_follow(here: Path, start: int, words: str | None) -> None:
+    dataset(start, 4).to_netcdf(here / "c.nc")
+    notes = [
+        note for note in reblock.plan(here / "c.nc", here / "all.zarr", append_along="time").notes if "c.nc: " in note
+    ]
+    assert bool(notes) == (words is not None)
+    assert words is None or re.search(words, notes[0])
 
 
 def stop(here: Path, path: str = "b.nc") -> None:

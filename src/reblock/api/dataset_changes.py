@@ -19,10 +19,11 @@ from reblock.api.dataset import Dataset
 from reblock.api.dataset_ends import DatasetEnds, chosen_tree, find_dataset_ends, narrowing
 from reblock.api.dataset_types import listed, types_of
 from reblock.api.ends import Ends, Request, check_decided, check_stored, patch_ends
-from reblock.errors import UsageError, option
+from reblock.errors import FormatError, UsageError, option
 from reblock.model import Tree, TreeStore
 from reblock.runs.source import look
 from reblock.storage import registry
+from reblock.storage.joined.trees import ordered
 from reblock.storage.location import Location
 from reblock.storage.media.registry import medium_of
 from reblock.storage.media.small import exists
@@ -53,6 +54,8 @@ def _appended(request: Request, source: TreeStore) -> DatasetEnds:
     narrow = narrowing({"region": request.region, "transpose": request.transpose}, chosen)
     views = {name: narrow(schema.axes) for name, schema in chosen.arrays.items()}
     notes = _compare_others(source, views, tree, [name for name in chosen.arrays if name not in names])
+    if request.region is None:
+        notes += _compare_places(source, tree, names, axis)
     along = replace(chosen, arrays={name: chosen.arrays[name] for name in names})
     types, kept = types_of(request.dtype, along, source.location)
     requests, parts = {}, dict[str, Ends]()
@@ -101,6 +104,16 @@ def _check_names(source: TreeStore, chosen: Tree, path: str, there: Tree, names:
     tables = [name for one in (chosen, there) for name, table in one.tables.items() if axis in (table.axes or ())]
     if tables:
         raise UsageError(f"{listed(tables)} cannot be cut into chunks, so nothing can be appended to it along {axis}")
+
+
+def _compare_places(source: TreeStore, target: TreeStore, names: Sequence[str], axis: str) -> list[str]:
+    """A note if the coordinate along the axis says that the elements do not follow those that are there."""
+    paths = target.location, source.location
+    try:
+        follows = ordered(paths, (target, source), names, axis) == [0, 1]
+    except FormatError as error:
+        return [error.message]
+    return [] if follows else [f"{paths[1]}: by {axis}, it comes before {paths[0]}"]
 
 
 def _compare_others(

@@ -47,7 +47,7 @@ def open_joined_tree(location: str, format: str | None = None, allow: Sequence[s
     named = [name for name, schema in trees[0].tree.arrays.items() if where.axis in (schema.axes or ())]
     if not named:
         raise FormatError(f"{paths[0]}: no array has an axis {where.axis!r}")
-    order = _ordered(paths, trees, named, where.axis)
+    order = ordered(paths, trees, named, where.axis)
     return JoinedTree(str(where), where, tuple(paths[n] for n in order), tuple(trees[n] for n in order), tuple(allow))
 
 
@@ -68,8 +68,8 @@ def _parse(location: str) -> JoinedLocation:
     return where
 
 
-def _ordered(paths: Sequence[str], trees: Sequence[TreeStore], named: Sequence[str], axis: str) -> list[int]:
-    """Numbers of the datasets, in the order of a coordinate along the axis, if there is one."""
+def ordered(paths: Sequence[str], trees: Sequence[TreeStore], named: Sequence[str], axis: str) -> list[int]:
+    """Numbers of the datasets, in the order of a coordinate if there is one; FormatError as from `in_order`."""
     everywhere = [name for name in named if all(name in tree.tree.arrays for tree in trees)]
     for path, tree in zip(paths, trees, strict=True):
         if not everywhere and (missing := next((name for name in named if name not in tree.tree.arrays), None)):
