@@ -56,6 +56,14 @@ def test_the_table_says_what_the_formats_say(name: str) -> None:
     assert set(known.suffixes or ()) <= set(registry.get(name).suffixes)
 
 
+def test_a_pattern_of_files_names_the_options_for_it(tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match="a pattern of several files needs concat or stack"):
+        registry.open(tmp_path / "a*.nc")
+    with pytest.raises(DiskError) as plain:
+        registry.open(tmp_path / "a.nc")
+    assert "concat" not in str(plain.value)
+
+
 def test_an_unknown_name() -> None:
     with pytest.raises(UsageError, match=r"unknown format 'dicom': use one of npy, blocks,"):
         registry.get("dicom")

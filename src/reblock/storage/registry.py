@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from errno import ENOENT
 from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -22,7 +23,7 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
-from reblock.errors import FormatError, StorageError, UsageError, option
+from reblock.errors import DiskError, FormatError, StorageError, UsageError, option
 from reblock.model.dataset import GroupFormat, TreeFormat, TreeStore
 from reblock.model.medium import Medium
 from reblock.model.store import Format, Store, Varied
@@ -272,8 +273,13 @@ def _find(location: str | os.PathLike[str], format: str | None) -> tuple[Format,
     medium = medium_of(where.path)
     looking = probed(medium)
     if not is_database(where.path):
-        with disk_errors("open", where.path):
-            looking.status(where.path, follow=False)
+        try:
+            with disk_errors("open", where.path):
+                looking.status(where.path, follow=False)
+        except DiskError as error:
+            if error.errno == ENOENT and set("*?[") & set(where.path):
+                error.add(f"a pattern of several files needs {option('concat')} or {option('stack')}")
+            raise
     # Only a database can tell which arrays it holds instead.
     found = _of_database(where.path)
     kind = get(format) if format is not None else detect(where.path, looking=looking) if found is None else get(found)
