@@ -67,6 +67,17 @@ def test_an_array_of_zarr_python_is_replaced(separator: str, version: int) -> No
         check_replaceable("z.zarr")
 
 
+@pytest.mark.usefixtures("sample")
+def test_overwriting_is_advised_only_where_it_is_possible() -> None:
+    reblock.repartition("x.npy", "one.h5", chunks="5,5")
+    reblock.repartition("x.npy", "two.h5::a", chunks="5,5")
+    reblock.repartition("x.npy", "two.h5::b", chunks="5,5")
+    with pytest.raises(TargetExistsError, match="or give overwrite=True to replace it"):
+        reblock.repartition("x.npy", "one.h5", chunks="6,5")
+    with pytest.raises(TargetExistsError, match=r"two\.h5 exists: choose another name$"):
+        reblock.repartition("x.npy", "two.h5::a", chunks="6,5")
+
+
 def _zarr(**more: str) -> Callable[[], None]:
     def make() -> None:
         reblock.repartition("x.npy", "t.zarr", chunks="5,5")

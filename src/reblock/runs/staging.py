@@ -91,13 +91,19 @@ class Staging:
         """Raise if the target may not be made; touches nothing."""
         if self.workspace.has_target and not self._changes and not self.adds:
             if not self.overwrite:
-                raise TargetExistsError(
-                    f"{self.target} exists: choose another name, or give {option('overwrite', True)} to replace it"
-                )
+                raise TargetExistsError(f"{self.target} exists: choose another name{self._or_overwrite()}")
             check_replaceable(self.target, self._allow, dataset=self._dataset)
         # Named as the user has typed it.
         folder = os.path.dirname(self.target) or "." if self.medium.is_local else self.parent
         self.medium.check_folder(folder, "the target's folder")
+
+    def _or_overwrite(self) -> str:
+        """Advice to overwrite a target, if it may be overwritten."""
+        try:
+            check_replaceable(self.target, self._allow, dataset=self._dataset)
+        except ReblockError:
+            return ""
+        return f", or give {option('overwrite', True)} to replace it"
 
     def check_replaced(self) -> list[str]:
         """Check that the old target is still an array and nothing else; returns its folders on other disks."""
