@@ -25,9 +25,11 @@ _NUMBERS = itertools.count()
 os.environ["REBLOCK_CACHE"] = "off"
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"reblock-tests-{os.getuid()}")
 
-# Shells that run the tests in the background make them ignore Ctrl-C, and so would every command that they start.
+# In the background of a shell, or under nohup, the tests ignore a signal, and so would every command that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 settings.register_profile(
     "reblock",

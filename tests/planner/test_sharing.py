@@ -62,4 +62,4 @@ def test_any_problem(problem: Problem, workers: int) -> None:
     check(found, problem)
     assert found.passes[-1].tasks.count >= plan.passes[-1].tasks.count
     if not problem.target.partial_writes:
-        assert problem.target.objects.clipped().covers(found.passes[-1].tasks)
+        assert found.passes[-1].tasks.covers(problem.target.objects.clipped())

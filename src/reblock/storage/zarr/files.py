@@ -14,11 +14,11 @@ from reblock.model.schema import Schema
 from reblock.storage.checks import parse_json
 from reblock.storage.codecs.configs import config
 from reblock.storage.codecs.registry import is_filter
-from reblock.storage.conventions import without_fill_attribute
+from reblock.storage.conventions import FILL_VALUE, without_fill_attribute
 from reblock.storage.records import MEMBER, RECORD_FILE
 from reblock.storage.typed_attributes import encode_attributes
 from reblock.storage.zarr.codec_objects import config_v3
-from reblock.storage.zarr.hidden import hidden_members
+from reblock.storage.zarr.hidden import PLAIN_FILL, hidden_members
 from reblock.storage.zarr.meta import DIMENSIONS, Meta, parse_v2, parse_v3
 from reblock.storage.zarr.values import dtype_json_v3, fill_to_json
 
@@ -123,7 +123,10 @@ def documents_v2(schema: Schema) -> tuple[dict[str, Any], dict[str, Any], dict[s
         "filters": configs or None,
         "dimension_separator": ".",
     }
-    return document, attributes, hidden_members(schema.record, types, netcdf=schema.netcdf)
+    hidden = hidden_members(schema.record, types, netcdf=schema.netcdf)
+    if schema.axes is not None and schema.fill_value is not None and FILL_VALUE not in schema.attributes:
+        hidden[PLAIN_FILL] = True
+    return document, attributes, hidden
 
 
 def _config_v2(stage: Stage, dtype: np.dtype[Any]) -> dict[str, Any]:

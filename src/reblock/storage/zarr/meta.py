@@ -24,7 +24,7 @@ from reblock.storage.codecs.registry import is_checksum, is_filter
 from reblock.storage.conventions import with_fill_attribute
 from reblock.storage.records import MEMBER
 from reblock.storage.zarr.codec_objects import stage_of_v3
-from reblock.storage.zarr.hidden import take_hidden
+from reblock.storage.zarr.hidden import has_plain_fill, take_hidden
 from reblock.storage.zarr.nested import Nested
 from reblock.storage.zarr.values import dtype_v2, dtype_v3, fill_from_json
 
@@ -161,7 +161,7 @@ def parse_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], *, wher
     found, rest, netcdf = take_hidden(attributes, record)
     schema_axes, rest = axes_v2(rest, len(shape))
     fill = fill_from_json(document["fill_value"], dtype, where=where)
-    if schema_axes is not None:
+    if schema_axes is not None and not has_plain_fill(record):
         # xarray named the axes, and takes elements of the fill value for missing.
         rest = with_fill_attribute(rest, fill, dtype)
     schema = Schema(
