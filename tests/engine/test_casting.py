@@ -109,7 +109,12 @@ def test_random(data: st.DataObject) -> None:
         convert(array, made, checked=False)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        np.testing.assert_array_equal(made, array.astype(after))
+        theirs = array.astype(after)
+    if before.kind in "fc" and after.kind in "iu":
+        # What a number out of range becomes is undefined, and differs between the loops of numpy.
+        for index in wrong:
+            made[index] = theirs[index]
+    np.testing.assert_array_equal(made, theirs)
 
 
 def test_first_misfit_of_a_large_array_in_pieces() -> None:
