@@ -30,7 +30,7 @@ def test_killed_at_random_moments(ending: str, tmp_path: Path) -> None:
     for _ in range(20):
         with subprocess.Popen(words) as process:
             try:
-                process.wait(chance.uniform(0.3, 3))
+                process.wait(chance.uniform(0.3, 1.5))
             except subprocess.TimeoutExpired:
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
