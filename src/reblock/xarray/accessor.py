@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
 import xarray as xr
@@ -34,13 +35,13 @@ _RUNNING = tuple(
 )
 
 
-class _Accessor:
+class _Accessor(ABC):
     """What the accessors of datasets and of trees have in common."""
 
     @property
+    @abstractmethod
     def origin(self) -> Origin:
         """The file, the variables and the part of them that are shown."""
-        raise NotImplementedError
 
     def plan(self, target: Any = None, *, chunks: Chunks | None = None, **options: Any) -> Any:
         """Plan to rewrite what is shown; takes the options of `reblock.plan`."""
